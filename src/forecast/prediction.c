@@ -74,7 +74,10 @@ static vt_status find_starts(prediction *p)
     int64_t step = 1;
     int count = 1;
     char *text = vt_text_copy(p->options->time), *parts[3] = {text};
-    for (char *slash = text; count < 3 && (slash = strchr(slash, '/')) != NULL; parts[count++] = slash) *slash++ = '\0';
+    for (char *slash = strchr(text, '/'); slash != NULL && count < 3; slash = strchr(slash, '/')) {
+        *slash++ = '\0';
+        parts[count++] = slash;
+    }
     p->several = count > 1;
     VT_CHECK(count == 1 || (count == 3 && vt_length_parse(parts[2], &step)),
              "--time=%s: expected the first initial time, the last one and what lies between two, such as "

@@ -66,7 +66,7 @@ static void run_rows(const work *w, int64_t first, int64_t count)
         backend->convert(backend, x, typed);
         x = typed;
     }
-    vt_matrix scores = vt_pass_push_wide(pass, count, head->out), dscores = scores;
+    vt_matrix scores = vt_pass_push_float32(pass, count, head->out), dscores = scores;
     vt_linear_forward(head, pass, x, scores);
     const float *parts = gather_parts(w, &words, scores);
     float *log_sum = vt_arena_push(pass->arena, (size_t)count * sizeof(float));
@@ -110,7 +110,7 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     vt_arena *arena = pass->arena;
     const size_t mark = arena->used;
     vt_matrix own = dprediction;
-    if (own.type != VT_FLOAT32) own = vt_pass_push_wide(pass, own.rows, own.columns);
+    if (own.type != VT_FLOAT32) own = vt_pass_push_float32(pass, own.rows, own.columns);
     const vt_matrix inner = vt_region_enter(parallel, arena, pass->batch, prediction);
     const vt_matrix dinner = vt_region_room(parallel, arena, pass->batch, own);
     run(&(work){.pass = pass,

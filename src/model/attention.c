@@ -191,7 +191,7 @@ static void backward_gathered(const vt_attention *attention, const vt_pass *pass
     bool gathered = parallel->context->size > 1;
     if (gathered) {
         keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
-        dkeys = parts_of_kv(vt_pass_push_wide(pass, keys.kv.rows, keys.kv.columns), attention->width);
+        dkeys = parts_of_kv(vt_pass_push_float32(pass, keys.kv.rows, keys.kv.columns), attention->width);
     }
     backend->attention_backward(backend, &shape, own.q, keys.k, keys.v, saved->out, saved->log_sum, dout, down.q,
                                 dkeys.k, dkeys.v);
@@ -281,8 +281,8 @@ static void forward_ring(const vt_attention *attention, const vt_pass *pass, con
     vt_backend *backend = pass->backend;
     size_t mark = pass->arena->used;
     vt_matrix q = parts_of(saved->qkv_out, attention->width).q;
-    vt_matrix out = pass->type == VT_FLOAT32 ? saved->out : vt_pass_push_wide(pass, q.rows, q.columns);
-    vt_matrix part = vt_pass_push_wide(pass, q.rows, q.columns);
+    vt_matrix out = pass->type == VT_FLOAT32 ? saved->out : vt_pass_push_float32(pass, q.rows, q.columns);
+    vt_matrix part = vt_pass_push_float32(pass, q.rows, q.columns);
     float *part_log_sum = vt_arena_push(pass->arena, (size_t)(q.rows * attention->heads) * sizeof(float));
     ring r = ring_begin(attention, pass, saved);
     for (int step = 0; step < ring_steps(attention, pass->parallel->context); step++) {
@@ -312,10 +312,10 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
     int ranks = pass->parallel->context->size;
     parts down = parts_of(dqkv, width);
     vt_matrix q = parts_of(saved->qkv_out, width).q;
-    vt_matrix dq = vt_pass_push_wide(pass, q.rows, width), dq_part = vt_pass_push_wide(pass, q.rows, width);
-    vt_matrix part = vt_pass_push_wide(pass, ring_rows(pass), 2 * width);
+    vt_matrix dq = vt_pass_push_float32(pass, q.rows, width), dq_part = vt_pass_push_float32(pass, q.rows, width);
+    vt_matrix part = vt_pass_push_float32(pass, ring_rows(pass), 2 * width);
     vt_matrix room[2];
-    for (int i = 0; i < 2; i++) room[i] = vt_pass_push_wide(pass, ring_rows(pass), 2 * width);
+    for (int i = 0; i < 2; i++) room[i] = vt_pass_push_float32(pass, ring_rows(pass), 2 * width);
     vt_request request = {0};
     ring r = ring_begin(attention, pass, saved);
     for (int step = 0; step < ranks; step++) {

@@ -46,7 +46,7 @@ void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix outp
     saved->norm2 = vt_layer_norm_reserve(pass);
     vt_attention_reserve(&block->attention, pass, &saved->attention);
     saved->mlp = vt_mlp_reserve(&block->mlp, pass);
-    saved->middle = for_backward ? vt_pass_push_wide(pass, rows, block->dim) : output;
+    saved->middle = for_backward ? vt_pass_push_float32(pass, rows, block->dim) : output;
     saved->normed1 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
     saved->normed2 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
 }

@@ -85,7 +85,7 @@ static void take_scores(const vt_continuation *c, const vt_pass *pass, vt_matrix
     vt_group *group = c->parallel.tensor;
     const int64_t words = head->weight->shape[0];
     const vt_matrix last = vt_matrix_rows(prediction, prediction.rows - 1, 1);
-    vt_matrix typed = vt_pass_push(pass, 1, last.columns), all = vt_pass_push_wide(pass, 1, words);
+    vt_matrix typed = vt_pass_push(pass, 1, last.columns), all = vt_pass_push_float32(pass, 1, words);
     size_t bytes[group->size];
     for (int i = 0; i < group->size; i++)
         bytes[i] = (size_t)vt_layout_span(words, group->size, i).count * sizeof(float);

@@ -71,13 +71,13 @@ static inline int64_t vt_pass_inner_rows(const vt_pass *pass)
     return pass->batch * pass->parallel->inner.count;
 }
 
-/* Pushes a matrix on the arena: in the pass's type, or in float32 (wide). */
+/* Pushes a matrix on the arena: in the pass's type, or in float32. */
 static inline vt_matrix vt_pass_push(const vt_pass *pass, int64_t rows, int64_t columns)
 {
     return vt_arena_push_matrix(pass->arena, pass->type, rows, columns);
 }
 
-static inline vt_matrix vt_pass_push_wide(const vt_pass *pass, int64_t rows, int64_t columns)
+static inline vt_matrix vt_pass_push_float32(const vt_pass *pass, int64_t rows, int64_t columns)
 {
     return vt_arena_push_matrix(pass->arena, VT_FLOAT32, rows, columns);
 }

@@ -79,7 +79,7 @@ typedef struct {
 /* Runs the layer that the model leaves to the loss. */
 static void count_head(const vt_linear *head, const vt_pass *pass, vt_matrix prediction)
 {
-    vt_matrix made = vt_pass_push_wide(pass, prediction.rows, head->out);
+    vt_matrix made = vt_pass_push_float32(pass, prediction.rows, head->out);
     vt_linear_forward(head, pass, prediction, made);
     vt_linear_backward(head, pass, prediction, made, prediction);
 }

@@ -242,7 +242,7 @@ static bool is_last_encoder(const transformer *model, int64_t i)
 static void reserve_layer(const transformer *model, const vt_pass *pass, int64_t i, layer_saved *saved)
 {
     if (is_last_encoder(model, i)) {
-        saved->x = vt_pass_push_wide(pass, saved->in.rows, model->dim);
+        saved->x = vt_pass_push_float32(pass, saved->in.rows, model->dim);
         saved->norm = vt_layer_norm_reserve(pass);
     }
     vt_transformer_layer_reserve(&model->layers[i], pass, saved->in.rows, &saved->layer);
@@ -284,7 +284,7 @@ static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, in
 static void backward_encoder_norm(const transformer *model, const vt_pass *pass, vt_matrix dx, const layer_saved *saved)
 {
     const size_t mark = pass->arena->used;
-    vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, model->dim);
+    vt_matrix gradient = vt_pass_push_float32(pass, dx.rows, model->dim);
     vt_matrix_clear(pass->backend, gradient);
     vt_layer_norm_backward(&model->encoder_norm, pass, saved->x, dx, gradient, (vt_matrix){0}, &saved->norm);
     copy(pass, gradient, dx);
@@ -327,7 +327,7 @@ static vt_matrix forward_head(const transformer *model, const vt_pass *pass, vt_
 {
     saved->stream = x;
     saved->norm = vt_layer_norm_reserve(pass);
-    vt_matrix prediction = vt_pass_push_wide(pass, x.rows, model->dim);
+    vt_matrix prediction = vt_pass_push_float32(pass, x.rows, model->dim);
     vt_layer_norm_forward(&model->norm, pass, x, prediction, &saved->norm);
     return prediction;
 }
@@ -337,7 +337,7 @@ static vt_matrix backward_head(const transformer *model, const vt_pass *pass, vt
 {
     vt_matrix dx = saved->head_gradient, wide = dprediction;
     if (wide.type != VT_FLOAT32) {
-        wide = vt_pass_push_wide(pass, dx.rows, dx.columns);
+        wide = vt_pass_push_float32(pass, dx.rows, dx.columns);
         copy(pass, dprediction, wide);
     }
     vt_matrix_clear(pass->backend, dx);
@@ -352,9 +352,9 @@ static void reserve_gradients(const transformer *model, const vt_pass *pass, tra
 {
     const vt_span units = saved->saved.units;
     const int64_t last = units.first + units.count - 1, rows = vt_pass_rows(pass);
-    if (last > model->count) saved->head_gradient = vt_pass_push_wide(pass, rows, model->dim);
+    if (last > model->count) saved->head_gradient = vt_pass_push_float32(pass, rows, model->dim);
     if (model->decodes && units.first <= model->count && last >= model->count)
-        saved->decoder_gradient = vt_pass_push_wide(pass, rows, 2 * model->dim);
+        saved->decoder_gradient = vt_pass_push_float32(pass, rows, 2 * model->dim);
 }
 
 static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,

@@ -88,7 +88,7 @@ void vt_transformer_layer_reserve(const vt_transformer_layer *layer, const vt_pa
 {
     for (int i = 0; i < 3; i++) {
         if (i == 1 && !layer->is_decoder) continue;
-        saved->sums[i] = vt_pass_push_wide(pass, rows, layer->dim);
+        saved->sums[i] = vt_pass_push_float32(pass, rows, layer->dim);
         saved->norms[i] = vt_layer_norm_reserve(pass);
     }
     vt_attention_reserve(&layer->attention, pass, &saved->attention);
@@ -105,8 +105,8 @@ void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pa
         saved->cross.cache = cache[1];
     }
     const size_t mark = pass->arena->used;
-    vt_matrix branch = vt_pass_push_wide(pass, x.rows, layer->dim);
-    vt_matrix stream = vt_pass_push_wide(pass, x.rows, layer->dim);
+    vt_matrix branch = vt_pass_push_float32(pass, x.rows, layer->dim);
+    vt_matrix stream = vt_pass_push_float32(pass, x.rows, layer->dim);
     const size_t inner = pass->arena->used;
     vt_attention_forward(&layer->attention, pass, vt_pass_typed(pass, x), (vt_matrix){0}, branch, &saved->attention);
     vt_arena_pop(pass->arena, inner);
@@ -146,9 +146,9 @@ void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_p
                                    vt_matrix dx, vt_matrix dmemory, const vt_transformer_layer_saved *saved)
 {
     const size_t mark = pass->arena->used;
-    vt_matrix dsum = vt_pass_push_wide(pass, dx.rows, layer->dim);
-    vt_matrix dbranch = vt_pass_push_wide(pass, dx.rows, layer->dim);
-    vt_matrix stream = vt_pass_push_wide(pass, dx.rows, layer->dim); /* in front of a branch; made again, not kept */
+    vt_matrix dsum = vt_pass_push_float32(pass, dx.rows, layer->dim);
+    vt_matrix dbranch = vt_pass_push_float32(pass, dx.rows, layer->dim);
+    vt_matrix stream = vt_pass_push_float32(pass, dx.rows, layer->dim); /* in front of a branch; made again, not kept */
     const int before = layer->is_decoder ? 1 : 0;
     const size_t inner = pass->arena->used;
 
@@ -162,7 +162,7 @@ void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_p
     if (layer->is_decoder) {
         norm_backward(layer, pass, 1, dx, dsum, saved);
         vt_layer_norm_forward(&layer->norms[0], pass, saved->sums[0], stream, &saved->norms[0]);
-        vt_matrix dout = branch_gradient(layer, pass, 1, dsum), dkeys = vt_pass_push_wide(pass, dx.rows, layer->dim);
+        vt_matrix dout = branch_gradient(layer, pass, 1, dsum), dkeys = vt_pass_push_float32(pass, dx.rows, layer->dim);
         vt_attention_backward(&layer->cross, pass, vt_pass_typed(pass, stream), vt_pass_typed(pass, memory), dout,
                               dbranch, dkeys, &saved->cross);
         vt_matrix_add(pass->backend, dsum, dbranch, dx);

@@ -194,7 +194,7 @@ static void reserve_gradients(const unet *model, const vt_pass *pass, unet_saved
     const size_t begin = arena->used;
     size_t end = begin;
     if (vt_model_recomputes(model->config) && pass->type == VT_FLOAT32) {
-        saved->output = vt_pass_push_wide(pass, vt_pass_rows(pass), model->out_channels);
+        saved->output = vt_pass_push_float32(pass, vt_pass_rows(pass), model->out_channels);
         end = arena->used;
         vt_arena_pop(arena, begin);
     }
@@ -204,7 +204,7 @@ static void reserve_gradients(const unet *model, const vt_pass *pass, unet_saved
     }
     if (end > arena->used) vt_arena_push(arena, end - arena->used);
     for (int64_t i = 1; i < model->depth; i++)
-        if (vt_model_recomputes(model->config)) saved->bias_sums[i] = vt_pass_push_wide(pass, 1, model->channels[i]);
+        if (vt_model_recomputes(model->config)) saved->bias_sums[i] = vt_pass_push_float32(pass, 1, model->channels[i]);
 }
 
 static vt_matrix down_gradient(const unet *model, const unet_saved *saved, int64_t level)
@@ -261,7 +261,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     (void)in;
     if (unit == 0) saved->input = vt_pass_typed(pass, volume_of(pass, &tensors[0]));
     if (l->up) {
-        out = l->level == 0 ? vt_pass_push_wide(pass, vt_pass_rows(pass), l->out)
+        out = l->level == 0 ? vt_pass_push_float32(pass, vt_pass_rows(pass), l->out)
                             : up_part(model, saved->level[l->level], l->level);
         up_forward(model, pass, l, saved, out);
     } else {
@@ -277,7 +277,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     saved->output = out;
     if (pass->type == VT_FLOAT32 && !vt_model_recomputes(model->config)) {
         /* the loss's gradient may replace the prediction */
-        saved->output = vt_pass_push_wide(pass, out.rows, out.columns);
+        saved->output = vt_pass_push_float32(pass, out.rows, out.columns);
         backend->convert(backend, out, saved->output);
     }
     reserve_gradients(model, pass, saved);
@@ -353,7 +353,7 @@ static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix ro
                                 .patch = 1,
                                 .order = VT_PATCH_CHANNEL_LAST,
                                 .tokens = side * side * side};
-    vt_matrix fields = vt_pass_push_wide(pass, pass->batch * channels, grid.tokens);
+    vt_matrix fields = vt_pass_push_float32(pass, pass->batch * channels, grid.tokens);
     pass->backend->patches_store(pass->backend, &grid, rows, mean, inverse_std, fields.data);
     return fields;
 }

@@ -234,7 +234,7 @@ static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_mod
     const vit *model = (const vit *)base;
     vt_patch_grid grid = output_grid(base, pass->batch);
     grid.field_channels = vt_model_tensor_stride(tensor);
-    vt_matrix rows = vt_pass_push_wide(pass, vt_pass_rows(pass), model->head.out);
+    vt_matrix rows = vt_pass_push_float32(pass, vt_pass_rows(pass), model->head.out);
     pass->backend->patches_load(pass->backend, &grid, tensor->values, tensor->mean, tensor->inverse_std, rows);
     return rows;
 }
@@ -251,7 +251,7 @@ static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix ro
         grid.first_token = 0;
         grid.tokens = base->parallel->token_count;
     }
-    vt_matrix fields = vt_pass_push_wide(pass, grid.batch * grid.channels, grid.height * grid.width);
+    vt_matrix fields = vt_pass_push_float32(pass, grid.batch * grid.channels, grid.height * grid.width);
     pass->backend->patches_store(pass->backend, &grid, rows, mean, inverse_std, fields.data);
     return fields;
 }
@@ -295,7 +295,7 @@ static void add_noise(const vit *model, const vt_pass *pass, vt_matrix x)
 {
     const size_t mark = pass->arena->used;
     if (pass->crps == NULL) return;
-    vt_matrix noise = vt_pass_push_wide(pass, x.rows, x.columns);
+    vt_matrix noise = vt_pass_push_float32(pass, x.rows, x.columns);
     vt_linear_forward(&model->noise, pass, draw_noise(model, pass), noise);
     vt_matrix_add(pass->backend, x, noise, x);
     vt_arena_pop(pass->arena, mark);
@@ -371,7 +371,7 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
 static vt_matrix forward_head(const vit *model, const vt_pass *pass, vit_saved *saved)
 {
     saved->norm = vt_layer_norm_reserve(pass);
-    vt_matrix prediction = vt_pass_push_wide(pass, vt_pass_rows(pass), model->head.out);
+    vt_matrix prediction = vt_pass_push_float32(pass, vt_pass_rows(pass), model->head.out);
     vt_layer_norm_residual(&model->norm, pass, &saved->stream, saved->branch, &saved->norm);
     vt_linear_forward(&model->head, pass, saved->branch, prediction);
     return prediction;
@@ -403,7 +403,7 @@ static void begin(const vit *model, const vt_pass *pass, vt_matrix in, vit_saved
     saved->branch = vt_pass_push(pass, rows, dim);
     if (pass->has_backward) saved->gradient = vt_pass_push(pass, rows, dim);
     if (pass->has_backward && is_last(&saved->saved, head_unit(model)))
-        saved->stream_gradient = vt_pass_push_wide(pass, rows, dim);
+        saved->stream_gradient = vt_pass_push_float32(pass, rows, dim);
 }
 
 static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,

@@ -109,14 +109,14 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place);
 /* Collective. The same of a step's gradients, from what the ranks found in them (vt_step_state's first_nonfinite). */
 const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first);
 
-/* ---- the learning rate of each optimizer step (schedule.c) ---- */
+/* ---- the learning rate of each optimizer step (learning_rate.c) ---- */
 
 typedef struct {
     int64_t run, epoch; /* optimizer steps of them */
     /* Of a run that continues: epochs that are done, and their steps, which may have been more or fewer a piece than
      * `epoch`; the step with which the schedule last began anew, -1: not known. */
     int64_t epochs_done, steps_done, begun;
-} vt_schedule_length;
+} vt_run_length;
 
 /* Step x = 0, 1, … since the run's start or the last of lr_restarts: rate · min((x + 1) / warmup,
  * ½ (1 + cos(π x / length))), without the parts that the configuration leaves out, length being the steps until the
@@ -125,13 +125,13 @@ typedef struct {
  * rate · i / w, then end_lr + ½ (rate - end_lr) (1 + cos(π (i - w) / length of the run)). Where epochs done had another
  * length than those to come, restarts are in their epochs, and each cosine goes on from where it was, as the share of
  * epochs done (of steps, if it ends with num_iters): what is left of it is spread over the steps that are left. */
-double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int64_t step);
+double vt_learning_rate_at(const vt_config *config, vt_run_length length, int64_t step);
 
 /* What curves show after `steps` steps: the rate of the next step, as the tutorials' scheduler leaves it; with
  * lr_schedule parts that of the last one, as their code of 2022 sets it. */
-double vt_schedule_shown(const vt_config *config, vt_schedule_length length, int64_t steps);
+double vt_learning_rate_shown(const vt_config *config, vt_run_length length, int64_t steps);
 
 /* Does it begin again with this step? */
-bool vt_schedule_restarts(const vt_config *config, vt_schedule_length length, int64_t step);
+bool vt_learning_rate_restarts(const vt_config *config, vt_run_length length, int64_t step);
 
 #endif

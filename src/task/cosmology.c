@@ -90,7 +90,7 @@ static vt_matrix cosmology_baseline(const vt_task *task, const vt_pass *pass, co
     const int64_t count = task->config->N_out_channels, copied = count < INPUTS ? count : INPUTS;
     const vt_model_tensor *input = &tensors[VT_TENSOR_INPUT];
     vt_backend *backend = pass->backend;
-    vt_matrix copy = vt_pass_push_wide(pass, vt_pass_rows(pass), count);
+    vt_matrix copy = vt_pass_push_float32(pass, vt_pass_rows(pass), count);
     vt_matrix fields = vt_matrix_make((float *)(uintptr_t)input->values, copy.rows, input->channels);
     backend->zero(backend, copy.data, (size_t)(copy.rows * copy.stride) * sizeof(float));
     backend->convert(backend, vt_matrix_columns(fields, 0, copied), vt_matrix_columns(copy, 0, copied));

@@ -143,7 +143,7 @@ static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass,
                                 .width = width,
                                 .first_row = rollout->first_row,
                                 .sample_stride = vt_model_tensor_stride(tensor) * plane};
-    vt_matrix fields = vt_pass_push_wide(pass, vt_pass_samples(pass) * copies * tensor->channels, plane);
+    vt_matrix fields = vt_pass_push_float32(pass, vt_pass_samples(pass) * copies * tensor->channels, plane);
     pass->backend->fields_disturb(pass->backend, &how, pass->step, tensor->values, tensor->mean, tensor->inverse_std,
                                   noise, fields.data);
     return normalised(rollout, fields.data, tensor->channels);
@@ -151,7 +151,8 @@ static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass,
 
 static float *push_zeros(const vt_rollout *rollout, const vt_pass *pass)
 {
-    vt_matrix fields = vt_pass_push_wide(pass, pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane_of(rollout));
+    vt_matrix fields =
+        vt_pass_push_float32(pass, pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane_of(rollout));
     vt_matrix_clear(pass->backend, fields);
     return fields.data;
 }
@@ -266,7 +267,7 @@ vt_matrix vt_rollout_mean(const vt_rollout *rollout, const vt_pass *pass, vt_mat
     vt_backend *backend = pass->backend;
     const int64_t members = vt_pass_members(pass), samples = vt_pass_samples(pass), rows = state.rows / pass->batch;
     if (members == 1) return state;
-    vt_matrix mean = vt_pass_push_wide(pass, samples * rows, state.columns);
+    vt_matrix mean = vt_pass_push_float32(pass, samples * rows, state.columns);
     for (int64_t i = 0; i < samples * members; i++) {
         const bool is_first = i % members == 0; /* x + (share - 1) x, then + share x of the others */
         const vt_matrix own = vt_matrix_rows(state, i * rows, rows);
@@ -286,7 +287,7 @@ vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_mat
     vt_backend *backend = pass->backend;
     float *const *constants = rollout->constants, *fields = rollout->states[rollout->step];
     if (marks_missing(rollout->task->config)) { /* newest + (state - newest) */
-        const vt_matrix now = newest(rollout, pass), change = vt_pass_push_wide(pass, now.rows, now.columns);
+        const vt_matrix now = newest(rollout, pass), change = vt_pass_push_float32(pass, now.rows, now.columns);
         backend->scaled_add(backend, now, constants[MINUS_ONE], 1, state, change);
         backend->scaled_add(backend, change, constants[ONE], 1, now, change);
         state = change;
@@ -302,7 +303,7 @@ vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_mat
 vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
 {
     if (rollout->task->bounds[0] != NULL || pass->crps != NULL)
-        return vt_pass_push_wide(pass, state.rows, state.columns);
+        return vt_pass_push_float32(pass, state.rows, state.columns);
     if (pass->type == VT_FLOAT32 || rollout->steps > 1 || rollout->task->tendency != NULL) return state;
     return vt_pass_push(pass, state.rows, state.columns);
 }
@@ -325,7 +326,7 @@ vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt
     if (tendency != NULL && input->gradient != NULL) {
         vt_matrix dnewest = dstate;
         if (seen_of(rollout) < channels) {
-            dnewest = vt_pass_push_wide(pass, dstate.rows, dstate.columns);
+            dnewest = vt_pass_push_float32(pass, dstate.rows, dstate.columns);
             backend->scaled_add(backend, dstate, rollout->constants[SEEN], channels, (vt_matrix){0}, dnewest);
         }
         vt_patch_grid grid = model->prediction_grid(rollout->model, pass->batch);

@@ -25,12 +25,11 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t batches, const
         }
     }
     length.steps = before + (length.epochs - progress->epoch) * length.steps_per_epoch;
-    length.schedule =
-        (vt_schedule_length){.run = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : length.steps,
-                             .epoch = length.steps_per_epoch,
-                             .epochs_done = progress->epoch,
-                             .steps_done = before,
-                             .begun = progress->restart_step};
+    length.schedule = (vt_run_length){.run = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : length.steps,
+                                      .epoch = length.steps_per_epoch,
+                                      .epochs_done = progress->epoch,
+                                      .steps_done = before,
+                                      .begun = progress->restart_step};
     return length;
 }
 
@@ -127,7 +126,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .gradient_norm = figures->gradient_norm,
                                    .learning_rate = figures->learning_rate,
                                    .shown_learning_rate =
-                                       vt_schedule_shown(trainer->config, trainer->length, figures->step)};
+                                       vt_learning_rate_shown(trainer->config, trainer->length, figures->step)};
     VT_TRY(vt_record_step(loop->record, &step, &progress->unlogged));
     if (isfinite(figures->gradient_norm)) {
         loop->finite_steps++;
@@ -312,7 +311,7 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
 static vt_status note_epoch(vt_loop *loop, bool told)
 {
     const vt_trainer *trainer = loop->trainer;
-    const double shown_rate = vt_schedule_shown(trainer->config, trainer->length, loop->progress.step);
+    const double shown_rate = vt_learning_rate_shown(trainer->config, trainer->length, loop->progress.step);
     return vt_record_epoch(loop->record, &loop->progress, times_of_epoch(loop), shown_rate, told);
 }
 
@@ -420,7 +419,8 @@ static vt_status train_epoch(vt_loop *loop)
     loop->epoch_started = progress->epoch_steps;
     loop->step_begin = vt_clock_seconds();
     trainer->times = progress->epoch_times;
-    if (vt_schedule_restarts(trainer->config, trainer->length, progress->step)) progress->restart_step = progress->step;
+    if (vt_learning_rate_restarts(trainer->config, trainer->length, progress->step))
+        progress->restart_step = progress->step;
     begin_loss(loop);
     vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {

@@ -123,7 +123,7 @@ void vt_stage_take(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix)
 vt_matrix vt_stage_receive(vt_pipeline_stage *stage, const vt_pass *pass, vt_sent what)
 {
     if (stage->in[what].group == NULL) return (vt_matrix){0};
-    vt_matrix matrix = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[what]);
+    vt_matrix matrix = vt_pass_push_float32(pass, vt_pass_rows(pass), stage->columns[what]);
     vt_stage_take(stage, what, matrix);
     return matrix;
 }

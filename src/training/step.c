@@ -33,7 +33,7 @@ static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *loss
     double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
     const vt_matrix sum = vt_matrix_make(losses, 1, vt_pass_samples(&samples->pass));
     const bool is_first = samples->rollout->step == 0 || trainer->shape.last_alone;
-    const vt_matrix own = is_first ? sum : vt_pass_push_wide(&samples->pass, 1, sum.columns);
+    const vt_matrix own = is_first ? sum : vt_pass_push_float32(&samples->pass, 1, sum.columns);
     vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
     if (!is_first) vt_matrix_add(backend, sum, own, sum);
 }
@@ -53,7 +53,7 @@ static void take_messages(vt_trainer *trainer, const vt_pass *pass, int64_t coun
         }
         const size_t mark = pass->arena->used;
         const vt_matrix sum = vt_rollout_fields(rollout, pass, rollout->gradients[made.step]);
-        const vt_matrix found = vt_pass_push_wide(pass, sum.rows, sum.columns);
+        const vt_matrix found = vt_pass_push_float32(pass, sum.rows, sum.columns);
         vt_stage_take(stage, VT_SENT_FORECAST_GRADIENT, found);
         vt_matrix_add(pass->backend, sum, found, sum);
         vt_arena_pop(pass->arena, mark);
@@ -188,11 +188,11 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     trainer->shape.rollout = rollout;
     started->terms = trainer->shape.last_alone ? 1 : rollout;
     started->source = batch->source;
-    const double rate = vt_schedule_rate(trainer->config, trainer->length, trainer->steps_started);
+    const double rate = vt_learning_rate_at(trainer->config, trainer->length, trainer->steps_started);
     started->figures = (vt_step_figures){
         .step = trainer->steps_started + 1, .samples = batch->global_count, .learning_rate = rate, .bad_sample = -1};
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
-    if (vt_schedule_restarts(trainer->config, trainer->length, trainer->steps_started))
+    if (vt_learning_rate_restarts(trainer->config, trainer->length, trainer->steps_started))
         vt_optimizer_restart(trainer->optimizer);
     vt_optimizer_begin(trainer->optimizer, trainer->steps_started, rate);
     run_or_replay(trainer, &here);

@@ -39,7 +39,7 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer);
 /* ---- steps ---- */
 
 /* Of a run that continues: the steps that were made before, and how many there will be. */
-void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length);
+void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_run_length length);
 
 /* The steps to come are of this epoch, from 0 on, and evaluations of its loss. */
 void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch);

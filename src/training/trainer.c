@@ -277,7 +277,7 @@ void vt_trainer_exchange_average(vt_trainer *trainer)
     vt_gradient_sync_values_changed(trainer->sync);
 }
 
-void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length)
+void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_run_length length)
 {
     trainer->steps_started = steps;
     trainer->length = length;

@@ -36,7 +36,7 @@ static inline double loss_at(vt_trainer *trainer, const vt_batch *batch, const v
                              float value)
 {
     vt_step_figures figures;
-    vt_trainer_resume(trainer, 0, (vt_schedule_length){.run = 10});
+    vt_trainer_resume(trainer, 0, (vt_run_length){.run = 10});
     parameter->value[element] = value;
     vt_parameters_refresh(vt_trainer_parameters(trainer));
     EXPECT_OK(vt_step_train(trainer, batch, &figures));

@@ -247,7 +247,7 @@ static void compare_gradient(const fixture *f, hid_t file, int64_t i)
 
 static void compare_scores(fixture *f, hid_t file, vt_matrix prediction)
 {
-    vt_matrix scores = vt_pass_push_wide(&f->pass, prediction.rows, f->golden->size->words);
+    vt_matrix scores = vt_pass_push_float32(&f->pass, prediction.rows, f->golden->size->words);
     vt_linear_forward(f->pass.head, &f->pass, prediction, scores);
     const int64_t count = scores.rows * scores.columns;
     compare(file, f->golden->group, "scores", fetch(f, scores.data, (size_t)count * sizeof(float)), count);

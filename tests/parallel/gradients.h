@@ -89,7 +89,7 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
         if (draw > 0) change_last_bits(drawn, elements, draw);
         backend->copy_from_host(backend, parameters->values, drawn, (size_t)elements * sizeof *drawn);
         vt_parameters_refresh(parameters);
-        vt_trainer_resume(trainer, 0, (vt_schedule_length){.run = 10, .epoch = 10, .begun = -1}); /* equal dropout */
+        vt_trainer_resume(trainer, 0, (vt_run_length){.run = 10, .epoch = 10, .begun = -1}); /* equal dropout */
         EXPECT_OK(vt_step_train(trainer, batch, &figures));
         double *gradients = gather_gradients(trainer);
         if (first == NULL) first = gradients;

@@ -118,7 +118,7 @@ static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_mod
     const two_linear *model = (const two_linear *)base;
     vt_patch_grid grid = grid_of(model, pass->batch, model->out_channels);
     grid.field_channels = tensor->channels;
-    vt_matrix rows = vt_pass_push_wide(pass, pass->batch, model->layers[1].out);
+    vt_matrix rows = vt_pass_push_float32(pass, pass->batch, model->layers[1].out);
     load(pass, &grid, tensor, rows);
     return rows;
 }
@@ -128,7 +128,7 @@ static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix ro
 {
     const two_linear *model = (const two_linear *)base;
     const vt_patch_grid grid = grid_of(model, pass->batch, model->out_channels);
-    vt_matrix fields = vt_pass_push_wide(pass, pass->batch * grid.channels, grid.tokens);
+    vt_matrix fields = vt_pass_push_float32(pass, pass->batch * grid.channels, grid.tokens);
     pass->backend->patches_store(pass->backend, &grid, by_point(model, rows), mean, inverse_std, fields.data);
     return fields;
 }
@@ -158,10 +158,10 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
 {
     const two_linear *model = (const two_linear *)base;
     two_linear_saved *saved = (two_linear_saved *)units;
-    vt_matrix out = vt_pass_push_wide(pass, pass->batch, model->layers[unit].out);
+    vt_matrix out = vt_pass_push_float32(pass, pass->batch, model->layers[unit].out);
     if (unit == 1) {
         saved->hidden = in;
-        saved->dhidden = vt_pass_push_wide(pass, in.rows, in.columns);
+        saved->dhidden = vt_pass_push_float32(pass, in.rows, in.columns);
     }
     size_t mark = pass->arena->used;
     vt_matrix x = unit == 0 ? load_input(model, pass, &tensors[0]) : in_type(pass, in);

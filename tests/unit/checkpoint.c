@@ -120,7 +120,7 @@ static vt_run_progress load(const char *path, model *m, const char *name, const 
     open_model(m, name, value);
     EXPECT_OK(vt_checkpoint_read(path, &m->subject, &progress, &damaged));
     EXPECT(!damaged);
-    vt_trainer_resume(m->rig.trainer, progress.step, (vt_schedule_length){.run = 10});
+    vt_trainer_resume(m->rig.trainer, progress.step, (vt_run_length){.run = 10});
     return progress;
 }
 
@@ -310,7 +310,7 @@ TEST(choices_come_back)
         open_model(&loaded, NULL, NULL);
         if (i < 2) loaded.rig.backend->choices_take = take_choices;
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-        vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){.run = 10});
+        vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_run_length){.run = 10});
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
         if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
         free(taken_choices);

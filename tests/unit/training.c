@@ -19,7 +19,7 @@
 static void check_rate(const char *settings, int64_t step, double expected)
 {
     vt_config *config = config_with(1, "lr=0.5", settings);
-    EXPECT_NEAR(vt_schedule_rate(config, (vt_schedule_length){.run = 100, .epoch = 10}, step), expected, 1e-15);
+    EXPECT_NEAR(vt_learning_rate_at(config, (vt_run_length){.run = 100, .epoch = 10}, step), expected, 1e-15);
     vt_config_close(&config);
 }
 
@@ -43,7 +43,7 @@ TEST(schedule_of_the_learning_rate)
 TEST(restarts_of_the_learning_rate)
 {
     static const char more[] = "num_epochs=10 lr_restarts=0.125@6,0.0625@8 restart_warmup=4 warmup=10";
-    const vt_schedule_length length = {.run = 100, .epoch = 10};
+    const vt_run_length length = {.run = 100, .epoch = 10};
     vt_config *config = config_with(1, "lr=0.5", more);
     check_rate(more, 4, 0.25);
     check_rate(more, 30, 0.25); /* the middle of the first 60 */
@@ -54,7 +54,8 @@ TEST(restarts_of_the_learning_rate)
     check_rate(more, 90, 0.03125);
     check_rate(more, 100, 0);
     for (int64_t step = 0; step <= 100; step++)
-        EXPECT(vt_schedule_restarts(config, length, step) == (step == 60 || step == 80), "step %lld", (long long)step);
+        EXPECT(vt_learning_rate_restarts(config, length, step) == (step == 60 || step == 80), "step %lld",
+               (long long)step);
     vt_config_close(&config);
 }
 
@@ -79,20 +80,20 @@ TEST(schedule_after_epochs_of_another_length)
                  {"num_epochs=10 lr_restarts=0.5@2 restart_warmup=0", 160, 20, 20, 40, 0.25}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         vt_config *config = config_with(1, "lr=0.5", known[i].settings);
-        const vt_schedule_length length = {known[i].run, known[i].epoch, 4, 40, known[i].begun};
-        const double rate = vt_schedule_rate(config, length, known[i].step);
+        const vt_run_length length = {known[i].run, known[i].epoch, 4, 40, known[i].begun};
+        const double rate = vt_learning_rate_at(config, length, known[i].step);
         EXPECT_NEAR(rate, 0.25 * (1 + cos(M_PI * known[i].expected)), 1e-15);
         const vt_stages restarts = vt_config_restarts(config);
         for (int64_t step = 40; step < known[i].run; step++)
-            EXPECT(vt_schedule_restarts(config, length, step) ==
+            EXPECT(vt_learning_rate_restarts(config, length, step) ==
                        (restarts.count > 0 && restarts.stages[0].epoch == 6 && step == 80),
                    "%zu: step %lld", i, (long long)step);
         vt_config_close(&config);
     }
     /* steps of warm-up count as they are */
     vt_config *config = config_with(1, "lr=0.5", "num_epochs=10 lr_restarts=0.5@2 restart_warmup=30");
-    const vt_schedule_length length = {160, 20, 4, 40, 20};
-    EXPECT_NEAR(vt_schedule_rate(config, length, 40), 0.5 * 21 / 30, 1e-15);
+    const vt_run_length length = {160, 20, 4, 40, 20};
+    EXPECT_NEAR(vt_learning_rate_at(config, length, 40), 0.5 * 21 / 30, 1e-15);
     vt_config_close(&config);
 }
 

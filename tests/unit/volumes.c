@@ -125,8 +125,9 @@ TEST(learning_rates_of_the_tutorial)
     EXPECT_VALUE(config, "num_epochs", "10");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         config->global_batch_size = known[i].batch;
-        const vt_schedule_length length = {.run = known[i].run, .epoch = known[i].run};
-        EXPECT_NEAR(vt_schedule_rate(config, length, known[i].step - 1), known[i].rate, 1e-6 * known[i].rate + 1e-15);
+        const vt_run_length length = {.run = known[i].run, .epoch = known[i].run};
+        EXPECT_NEAR(vt_learning_rate_at(config, length, known[i].step - 1), known[i].rate,
+                    1e-6 * known[i].rate + 1e-15);
     }
     vt_config_close(&config);
 }

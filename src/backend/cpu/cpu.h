@@ -12,12 +12,12 @@ typedef struct {
 
 typedef struct {
     int threads;
-    vt_backend wide;       /* the table before half.c took its rows */
-    vt_backend vectors;    /* the table before tiles or pairs replaced rows: for operands that these cannot take */
-    vt_cpu_room stand_ins; /* half.c's memory */
-    vt_cpu_room shared;    /* one operation's, for all threads */
-    vt_cpu_room scratch;   /* `threads` pieces of whole pages */
-    vt_cpu_room *mappings; /* what it has allocated */
+    vt_backend without_half; /* the table before half.c took its rows */
+    vt_backend vectors;      /* the table before tiles or pairs replaced rows: for operands that these cannot take */
+    vt_cpu_room stand_ins;   /* half.c's memory */
+    vt_cpu_room shared;      /* one operation's, for all threads */
+    vt_cpu_room scratch;     /* `threads` pieces of whole pages */
+    vt_cpu_room *mappings;   /* what it has allocated */
     size_t mapping_count;
     bool failed;                                           /* an operation found no memory (noted) */
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */

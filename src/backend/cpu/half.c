@@ -86,7 +86,7 @@ static void narrow(vt_backend *backend, const stand_ins *s)
         stand_ins s = {.count = 0};                                                                                    \
         VT_EACH(ADD, __VA_ARGS__)                                                                                      \
         if (!widen(backend, &s)) return;                                                                               \
-        ((vt_cpu_state *)backend->state)->wide.name(backend VT_ARGUMENTS(__VA_ARGS__));                                \
+        ((vt_cpu_state *)backend->state)->without_half.name(backend VT_ARGUMENTS(__VA_ARGS__));                        \
         narrow(backend, &s);                                                                                           \
     }
 #include "backend/operations.def"
@@ -109,14 +109,15 @@ static void half_masked_residual(vt_backend *backend, vt_matrix x, vt_matrix bra
 
 void vt_cpu_half_fill(vt_backend *backend)
 {
-    const vt_backend wide = *backend;
-    ((vt_cpu_state *)backend->state)->wide = wide;
+    const vt_backend before = *backend;
+    ((vt_cpu_state *)backend->state)->without_half = before;
 #define OPTIONAL_OPERATION(name, work, ...)
 #define OPERATION(name, work, ...)                                                                                     \
-    if (wide.name == vt_plain_##name) backend->name = half_##name;
+    if (before.name == vt_plain_##name) backend->name = half_##name;
 #include "backend/operations.def"
-    backend->convert = wide.convert;
-    if (wide.linear_gelu_forward == vt_plain_linear_gelu_forward) backend->linear_gelu_forward = half_linear_then_gelu;
-    if (wide.residual_add == vt_plain_residual_add) backend->residual_add = half_masked_residual;
-    backend->residual_layer_norm = wide.residual_layer_norm; /* the plain one is made of two operations */
+    backend->convert = before.convert;
+    if (before.linear_gelu_forward == vt_plain_linear_gelu_forward)
+        backend->linear_gelu_forward = half_linear_then_gelu;
+    if (before.residual_add == vt_plain_residual_add) backend->residual_add = half_masked_residual;
+    backend->residual_layer_norm = before.residual_layer_norm; /* the plain one is made of two operations */
 }

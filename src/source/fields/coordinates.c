@@ -122,7 +122,7 @@ static void list_candidates(vt_coordinates *c)
         group[slash != NULL ? slash - group : 0] = '\0';
         char *prefix = vt_text_format("%s%s", group, group[0] != '\0' ? "/" : "");
         listing in = {c, prefix, is_near};
-        const vt_store *store = c->source->part;
+        const vt_store *store = c->source->store;
         store->kind->visit(store, group, false, note_candidate, &in);
         free(prefix);
         is_near = false;
@@ -283,10 +283,10 @@ static vt_status find_given(const vt_coordinates *c, vt_coordinate_kind kind, co
             found = &c->candidates[i];
     VT_CHECK(found != NULL,
              "coordinates: %s has no dataset of numbers '%s', which is to be the coordinate '%s' of '%s'",
-             c->source->part->path, name, known[kind].word, c->source->name);
+             c->source->store->path, name, known[kind].word, c->source->name);
     VT_CHECK(fits(c, found, kind),
              "coordinates: '%s' of %s does not fit the dimension of '%s' that '%s' belongs to (%lld values)", name,
-             c->source->part->path, c->source->name, known[kind].word, (long long)c->source->extent[(int)kind]);
+             c->source->store->path, c->source->name, known[kind].word, (long long)c->source->extent[(int)kind]);
     *result = found;
 done:
     return status;
@@ -313,7 +313,7 @@ vt_status vt_coordinates_choose(const vt_coordinates *c, vt_coordinate_kind kind
         most = rating;
     }
     if (other != NULL && *doubt == NULL)
-        *doubt = vt_text_format("%s: '%s' and '%s' could both be the coordinate of '%s'", c->source->part->path,
+        *doubt = vt_text_format("%s: '%s' and '%s' could both be the coordinate of '%s'", c->source->store->path,
                                 other->path, best->path, c->source->name);
     if (other == NULL) *result = best;
     return VT_OK;
@@ -326,7 +326,7 @@ vt_status vt_coordinates_find(const vt_coordinates *c, vt_coordinate_kind kind, 
     *array = NULL;
     *doubt = NULL;
     VT_TRY(vt_coordinates_choose(c, kind, &found, doubt));
-    if (found != NULL) VT_TRY(vt_array_find(c->source->part, found->path, array));
+    if (found != NULL) VT_TRY(vt_array_find(c->source->store, found->path, array));
 done:
     return status;
 }

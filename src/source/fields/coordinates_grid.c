@@ -108,14 +108,14 @@ static void unwrap(double *longitudes, int64_t count)
 }
 
 /* Whether values without units are degrees; `doubt` says why not. */
-static bool are_degrees(const vt_store *part, const vt_candidate *one, const double *values, int64_t count,
+static bool are_degrees(const vt_store *store, const vt_candidate *one, const double *values, int64_t count,
                         double limit, char **doubt)
 {
     const bool indices = are_indices(values, count);
     bool within = goes_one_way(values, count);
     for (int64_t i = 0; i < count; i++) within = within && fabs(values[i]) <= limit;
     if ((indices || !within) && *doubt == NULL)
-        *doubt = vt_text_format("%s: '%s' has no units (degrees_north, degrees_east), and holds %s", part->path,
+        *doubt = vt_text_format("%s: '%s' has no units (degrees_north, degrees_east), and holds %s", store->path,
                                 one->path, indices ? "only the numbers of rows or columns" : "no such degrees");
     return within && !indices;
 }
@@ -125,31 +125,31 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
 {
     vt_status status = VT_OK;
     const bool of_rows = kind == VT_COORDINATE_LATITUDE, plane = one->rank >= 2;
-    const vt_store *part = c->source->part;
+    const vt_store *store = c->source->store;
     const int64_t rows = c->source->extent[2], columns = c->source->extent[3], length = of_rows ? rows : columns;
     const int64_t count = plane ? rows * columns : length;
     const double limit = of_rows ? 90 : MOST_DEGREES;
     char **doubt = &grid->doubts[of_rows ? 0 : 1];
     double *numbers = NULL;
     vt_array *array = NULL;
-    VT_TRY(vt_array_find(part, one->path, &array));
+    VT_TRY(vt_array_find(store, one->path, &array));
     VT_TRY(read_numbers(array, plane ? 2 : 1, count, &numbers));
     VT_ASSERT(numbers != NULL);
     const bool radians = strncasecmp(one->units, "radian", 6) == 0;
     for (int64_t i = 0; i < count && radians; i++) numbers[i] *= 180 / M_PI;
     const bool weak = c->given[kind] == NULL && vt_candidate_identity(one, kind) == VT_IDENTITY_WEAK;
-    if (weak && (plane || !are_degrees(part, one, numbers, count, limit, doubt))) goto done;
+    if (weak && (plane || !are_degrees(store, one, numbers, count, limit, doubt))) goto done;
     if (plane && !reduce_plane(numbers, rows, columns, of_rows)) {
         grid->no_latitudes = grid->no_latitudes || of_rows;
         *doubt =
-            vt_text_format("%s: '%s' is another one at every grid point (a curvilinear grid)", part->path, one->path);
+            vt_text_format("%s: '%s' is another one at every grid point (a curvilinear grid)", store->path, one->path);
         goto done;
     }
     VT_TRY(check_values(array, length, limit, "degrees", numbers));
     if (!of_rows) unwrap(numbers, length);
     VT_CHECK(goes_one_way(numbers, length) || length == 1,
              "%s: '%s' goes up and down; the %s of a grid run one way, each once (coordinates=[%s=none] ignores them)",
-             part->path, one->path, of_rows ? "rows" : "columns", of_rows ? "lat" : "lon");
+             store->path, one->path, of_rows ? "rows" : "columns", of_rows ? "lat" : "lon");
     grid->rotated = grid->rotated || strncasecmp(one->standard_name, "grid_", 5) == 0 ||
                     (one->standard_name[0] == '\0' && strncasecmp(one->name, of_rows ? "rlat" : "rlon", 5) == 0);
     *values = numbers;
@@ -182,14 +182,14 @@ static vt_status explain(const vt_coordinates *c, vt_coordinate_kind kind, vt_gr
         VT_CHECK(!across,
                  "%s: '%s' has %lld values, but '%s' is [.., %lld, %lld]: the last two dimensions of a variable are to "
                  "be latitudes and longitudes, in this order",
-                 source->part->path, one->path, (long long)one->extent[0], source->name, (long long)source->extent[2],
+                 source->store->path, one->path, (long long)one->extent[0], source->name, (long long)source->extent[2],
                  (long long)source->extent[3]);
         VT_CHECK(!named || is_other || one->extent[0] == source->extent[dimension],
-                 "%s: '%s' has %lld values, but '%s' has %lld along that dimension", source->part->path, one->path,
+                 "%s: '%s' has %lld values, but '%s' has %lld along that dimension", source->store->path, one->path,
                  (long long)one->extent[0], source->name, (long long)source->extent[dimension]);
         if (one->along[dimension] && one->units[0] != '\0' && *doubt == NULL) {
-            *doubt =
-                vt_text_format("%s: '%s', along that dimension, is in '%s'", source->part->path, one->path, one->units);
+            *doubt = vt_text_format("%s: '%s', along that dimension, is in '%s'", source->store->path, one->path,
+                                    one->units);
             grid->no_latitudes = grid->no_latitudes || of_rows;
         }
     }
@@ -204,7 +204,7 @@ static vt_status refuse_link(const vt_coordinates *c, vt_coordinate_kind kind)
     vt_status status = VT_OK;
     for (int i = 0; i < 2; i++) {
         vt_array *array = NULL;
-        const vt_store *store = c->source->part;
+        const vt_store *store = c->source->store;
         const char *name = names[kind - VT_COORDINATE_LATITUDE][i];
         if (store->kind->has_array(store, name)) status = vt_array_find(store, name, &array);
         vt_array_close(&array);

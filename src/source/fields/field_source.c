@@ -23,13 +23,13 @@ static vt_status take_type(vt_field_source *source)
     const size_t size = array->element_size;
     VT_CHECK(array->numbers != VT_NUMBERS_NONE,
              "%s: '%s' must hold floating-point numbers (float32) or, in netCDF, packed integers, but holds %s",
-             source->part->path, source->name, array->type != NULL ? array->type : "another type");
+             source->store->path, source->name, array->type != NULL ? array->type : "another type");
     if (array->numbers == VT_NUMBERS_FLOAT) {
         const bool is_half = size == 2 && array->obstacle == NULL; /* else the library makes float32 of it */
         source->packing.element = size == 8 ? VT_ELEMENT_FLOAT64 : is_half ? VT_ELEMENT_FLOAT16 : VT_ELEMENT_FLOAT32;
     } else {
         VT_CHECK(size == 1 || size == 2 || size == 4, "%s: '%s' holds integers of %zu bytes; 1, 2 and 4 can be read",
-                 source->part->path, source->name, size);
+                 source->store->path, source->name, size);
         const vt_element of_size = size == 1 ? VT_ELEMENT_INT8 : size == 2 ? VT_ELEMENT_INT16 : VT_ELEMENT_INT32;
         source->packing.element = (vt_element)(of_size + (array->is_signed ? 0 : 1));
     }
@@ -52,7 +52,7 @@ static vt_status take_extent(vt_field_source *source, bool fixed)
     source->rank = source->array->rank;
     spread(source->rank, source->array->extent, source->extent);
     VT_CHECK(source->extent[1] > 0 && source->extent[2] > 0 && source->extent[3] > 0,
-             "%s: '%s' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path, source->name,
+             "%s: '%s' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->store->path, source->name,
              (long long)source->extent[0], (long long)source->extent[1], (long long)source->extent[2],
              (long long)source->extent[3]);
 done:
@@ -74,7 +74,7 @@ static vt_status take_layout(vt_field_source *source)
     const size_t size = array->element_size;
     const int64_t *extent = source->extent;
     VT_CHECK(size == 1 || size == 2 || size == 4 || size == 8 || size == 16,
-             "%s: '%s' is damaged: its numbers have %zu bytes each", source->part->path, source->name, size);
+             "%s: '%s' is damaged: its numbers have %zu bytes each", source->store->path, source->name, size);
     int64_t bytes = (int64_t)size;
     for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, extent[i] > 0 ? extent[i] : 1);
     bool within = extent[0] <= MOST_TIMES && bytes / (extent[0] > 0 ? extent[0] : 1) <= MOST_BYTES;
@@ -82,16 +82,16 @@ static vt_status take_layout(vt_field_source *source)
     VT_CHECK(
         within || bytes < 0,
         "%s: '%s' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), more than can be read; is its shape right?",
-        source->part->path, source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2],
+        source->store->path, source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2],
         (long long)extent[3]);
     VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8,
-             "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path,
+             "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->store->path,
              source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);
-    VT_TRY(source->part->kind->lay_out(array));
+    VT_TRY(source->store->kind->lay_out(array));
     const int64_t stored = array->stored_bytes;
     const bool is_chunked = array->layout == VT_LAYOUT_CHUNKED;
     VT_CHECK(is_chunked || stored == 0 || extent[0] == 0 || stored >= bytes,
-             "%s: '%s' is damaged: %lld bytes are stored, %lld expected", source->part->path, source->name,
+             "%s: '%s' is damaged: %lld bytes are stored, %lld expected", source->store->path, source->name,
              (long long)stored, (long long)bytes);
     if (is_chunked) spread(source->rank, array->chunk, source->chunk);
     if (is_chunked) spread(source->rank, array->stride, source->stride);
@@ -102,12 +102,12 @@ done:
     return status;
 }
 
-vt_status vt_field_source_open(const vt_store *part, const char *name, const vt_fields_form *form,
+vt_status vt_field_source_open(const vt_store *store, const char *name, const vt_fields_form *form,
                                vt_field_source *source)
 {
     vt_status status = VT_OK;
-    *source = (vt_field_source){.name = vt_text_copy(name), .part = part, .packing = {.scale = 1}};
-    VT_TRY(vt_array_find(part, name, &source->array));
+    *source = (vt_field_source){.name = vt_text_copy(name), .store = store, .packing = {.scale = 1}};
+    VT_TRY(vt_array_find(store, name, &source->array));
     VT_TRY(take_type(source));
     VT_TRY(take_extent(source, form->fixed));
     VT_TRY(take_layout(source));
@@ -129,20 +129,20 @@ void vt_field_source_close(vt_field_source *source)
 vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes)
 {
     vt_status status = VT_OK;
-    const vt_store_kind *kind = source->part->kind;
+    const vt_store_kind *kind = source->store->kind;
     if (source->array->layout != VT_LAYOUT_CHUNKED || kind->keep_decoded == NULL) return VT_OK;
     int64_t chunks = 1, bytes = (int64_t)source->array->pipeline.element_size;
     for (int i = 1; i < 4; i++) chunks = times_or_none(chunks, source->grid[i]);
     for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, source->chunk[i]);
     bytes = times_or_none(bytes, chunks);
-    VT_CHECK(bytes > 0, "%s: '%s' is damaged: its chunks are larger than can be", source->part->path, source->name);
+    VT_CHECK(bytes > 0, "%s: '%s' is damaged: its chunks are larger than can be", source->store->path, source->name);
     *cache_bytes = bytes > LARGEST_CACHE ? bytes : 2 * bytes;
     if (*cache_bytes < SMALLEST_CACHE) *cache_bytes = SMALLEST_CACHE;
     if (*cache_bytes > LARGEST_CACHE) {
         char size[VT_NUMBER_SIZE];
         vt_log_warning("%s: the chunks of one time hold %s, too much to keep decoded, so reading will be slow; chunks "
                        "of one time and one channel are best (h5repack -l %s:CHUNK=1x%s%lldx%lld)",
-                       source->part->path, vt_text_bytes((double)bytes, size), source->name,
+                       source->store->path, vt_text_bytes((double)bytes, size), source->name,
                        source->rank == 4 ? "1x" : "", (long long)source->extent[2], (long long)source->extent[3]);
         *cache_bytes = LARGEST_CACHE;
     }
@@ -158,5 +158,5 @@ vt_status vt_field_source_find_chunk(const vt_field_source *source, int64_t inde
     vt_field_own_dimensions(source, at, own);
     if (vt_array_find_chunk(source->array, own, place) == VT_OK) return VT_OK;
     return vt_error_context("%s: can't find where '%s' at time %lld is stored (damaged or cut short?)",
-                            source->part->path, source->name, (long long)at[0]);
+                            source->store->path, source->name, (long long)at[0]);
 }

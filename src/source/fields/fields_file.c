@@ -18,12 +18,12 @@ static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     file->sources = vt_allocate(1, sizeof *file->sources, "a file of fields");
-    VT_CHECK(file->parts[0]->kind->has_array(file->parts[0], "fields"),
+    VT_CHECK(file->stores[0]->kind->has_array(file->stores[0], "fields"),
              "%s has no dataset 'fields'; expected float32 'fields' [time, channel, lat, lon], or with --%s a dataset "
              "for each of them, see docs/data.md",
              file->path, form->fixed ? "static_variables" : "variables");
     file->source_count = 1;
-    VT_TRY(vt_field_source_open(file->parts[0], "fields", form, file->sources));
+    VT_TRY(vt_field_source_open(file->stores[0], "fields", form, file->sources));
     const vt_field_source *fields = file->sources;
     VT_TRY(vt_cf_packing(fields->array, &file->sources->packing));
     VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64 ||
@@ -168,7 +168,7 @@ static void describe(vt_fields_file *file, const vt_fields_form *form)
 static vt_status open_all(vt_fields_file *file, const char *const *paths, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    for (int i = 0; i < file->part_count; i++) VT_TRY(vt_store_open(paths[i], &file->parts[i]));
+    for (int i = 0; i < file->store_count; i++) VT_TRY(vt_store_open(paths[i], &file->stores[i]));
     if (form->variables != NULL) {
         VT_TRY(vt_netcdf_open(file, form));
     } else {
@@ -199,8 +199,8 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
     VT_ASSERT(path_count > 0 && (path_count == 1 || form->variables != NULL));
     file->path = vt_text_copy(paths[0]);
     file->about = vt_fields_about_make();
-    file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
-    file->part_count = (int)path_count;
+    file->stores = vt_allocate((size_t)path_count, sizeof *file->stores, "a file of fields");
+    file->store_count = (int)path_count;
     VT_TRY(open_all(file, paths, form));
     *result = file;
     file = NULL;
@@ -221,7 +221,7 @@ static void visit_storage(vt_fields_file *file)
         vt_field_source *source = &file->sources[i];
         if (source->array->layout != VT_LAYOUT_CHUNKED) continue;
         const int64_t chunks = vt_field_source_chunks(source);
-        source->part->kind->chunks_written(source->array);
+        source->store->kind->chunks_written(source->array);
         if (chunks > 0) vt_field_source_find_chunk(source, 0, at, &place);
         if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1, at, &place);
     }
@@ -284,14 +284,14 @@ void vt_fields_file_close(vt_fields_file **pointer)
     if (file == NULL) return;
     *pointer = NULL;
     for (int i = 0; i < file->source_count; i++) vt_field_source_close(&file->sources[i]);
-    for (int i = 0; i < file->part_count; i++) vt_store_close(&file->parts[i]);
+    for (int i = 0; i < file->store_count; i++) vt_store_close(&file->stores[i]);
     vt_fields_about_close(&file->about);
     vt_time_axis_close(&file->times);
     free(file->places);
     for (int k = 0; k < 2; k++) free(file->doubts[k]);
     free(file->channels);
     free(file->sources);
-    free(file->parts);
+    free(file->stores);
     free(file->path);
     free(file);
 }
@@ -299,18 +299,18 @@ void vt_fields_file_close(vt_fields_file **pointer)
 vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time)
 {
     vt_status status = VT_OK;
-    for (int i = 0; i < file->part_count; i++) {
-        const vt_store *part = file->parts[i];
+    for (int i = 0; i < file->store_count; i++) {
+        const vt_store *store = file->stores[i];
         struct stat info;
-        if (part->kind->check_unchanged != NULL) {
-            VT_TRY(part->kind->check_unchanged(part));
+        if (store->kind->check_unchanged != NULL) {
+            VT_TRY(store->kind->check_unchanged(store));
             continue;
         }
-        if (fstat(part->descriptor, &info) != 0) continue; /* reading will say why */
-        VT_CHECK(info.st_size == part->size,
+        if (fstat(store->descriptor, &info) != 0) continue; /* reading will say why */
+        VT_CHECK(info.st_size == store->size,
                  "%s %s while it was in use: it had %lld bytes when it was opened, now %lld (noticed before reading "
                  "time %lld); data must not change during a run",
-                 part->path, info.st_size < part->size ? "was cut short" : "has grown", (long long)part->size,
+                 store->path, info.st_size < store->size ? "was cut short" : "has grown", (long long)store->size,
                  (long long)info.st_size, (long long)time);
     }
 done:
@@ -320,8 +320,8 @@ done:
 vt_status vt_fields_file_check_written(const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    for (int i = 0; i < file->part_count; i++)
-        if (file->parts[i]->oddity != NULL) vt_log_warning("%s", file->parts[i]->oddity);
+    for (int i = 0; i < file->store_count; i++)
+        if (file->stores[i]->oddity != NULL) vt_log_warning("%s", file->stores[i]->oddity);
     for (int i = 0; i < file->source_count && file->about->times > 0; i++)
         VT_TRY(vt_array_check_written(file->sources[i].array));
 done:

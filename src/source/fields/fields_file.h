@@ -50,10 +50,10 @@ typedef struct {
     int64_t cache_bytes;  /* decoded chunks that HDF5 may hold; 0 for contiguous storage */
     const char *obstacle; /* why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL */
 
-    int64_t *places;            /* [about->times]: where each is among the times of the file; NULL: all are used */
-    const vt_store *times_part; /* the one that says the times */
-    int part_count, source_count;
-    vt_store **parts;
+    int64_t *places;             /* [about->times]: where each is among the times of the file; NULL: all are used */
+    const vt_store *times_store; /* the one that says the times */
+    int store_count, source_count;
+    vt_store **stores;
     vt_field_source *sources;
     vt_field_channel *channels; /* [about->channels] */
 } vt_fields_file;

@@ -23,8 +23,8 @@ static vt_status agree(const vt_fields_file *file, const vt_field_source *source
     vt_status status = VT_OK;
     for (int64_t i = 0; *values != NULL && *of_file != NULL && i < count; i++)
         VT_CHECK(fabs((*values)[i] - (*of_file)[i]) < 1e-3,
-                 "%s: the %s of '%s' are not those of '%s'; all variables need the same grid", source->part->path, what,
-                 source->name, file->sources[0].name);
+                 "%s: the %s of '%s' are not those of '%s'; all variables need the same grid", source->store->path,
+                 what, source->name, file->sources[0].name);
     if (*of_file == NULL) {
         *of_file = *values;
         *values = NULL;
@@ -42,8 +42,8 @@ static vt_status check_rows(const vt_fields_file *file, const vt_field_source *s
             other->latitudes_known == known || !(other->south_first || source->south_first),
             "%s: the rows of '%s' run from south to north, by their latitudes, but '%s' of %s says no latitudes, so "
             "its rows can't be matched; write them into the file, or --coordinates=[lat=NAME]",
-            (known ? source : other)->part->path, (known ? source : other)->name, (known ? other : source)->name,
-            (known ? other : source)->part->path);
+            (known ? source : other)->store->path, (known ? source : other)->name, (known ? other : source)->name,
+            (known ? other : source)->store->path);
 done:
     return status;
 }

@@ -10,7 +10,7 @@
  * level, and a fixed one of [lat, lon] one time, too. */
 struct vt_field_source {
     char *name;
-    const vt_store *part; /* not owned */
+    const vt_store *store; /* not owned */
     vt_array *array;
     struct vt_coordinates *coordinates; /* coordinates.h */
     int rank;                           /* 3 or 4; 2 of a fixed one */
@@ -42,7 +42,7 @@ static inline int64_t vt_field_source_chunks(const vt_field_source *source)
 
 /* Opens an array of rank 3 or 4, or 2 where it is fixed, that holds numbers, and lists its coordinates. Errors name
  * what is wrong with it. If its array has no obstacle then, it can be read without the store's library. */
-vt_status vt_field_source_open(const vt_store *part, const char *name, const vt_fields_form *form,
+vt_status vt_field_source_open(const vt_store *store, const char *name, const vt_fields_form *form,
                                vt_field_source *source);
 void vt_field_source_close(vt_field_source *source);
 

@@ -25,7 +25,7 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
     vt_calendar calendar = VT_CALENDAR_STANDARD;
     vt_packing packing = {.element = VT_ELEMENT_FLOAT64, .scale = 1};
     double *values = vt_allocate((size_t)times, sizeof *values, "the times of a file");
-    const vt_store *part = array->store;
+    const vt_store *store = array->store;
     const char *name = array->name;
     double largest = 0;
     const int64_t start[VT_ARRAY_RANK] = {0};
@@ -35,20 +35,20 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
         axis->doubt =
             vt_text_format("%s: '%s' has the calendar '%s'; standard, gregorian, proleptic_gregorian, noleap, "
                            "365_day, all_leap, 366_day and 360_day are known",
-                           part->path, name, calendar_name);
+                           store->path, name, calendar_name);
     } else if (units[0] == '\0') {
-        axis->doubt = vt_text_format("%s: '%s' has no units, like 'hours since 1900-01-01'", part->path, name);
+        axis->doubt = vt_text_format("%s: '%s' has no units, like 'hours since 1900-01-01'", store->path, name);
     } else if (!vt_time_units_parse(units, calendar, &axis->meaning)) {
         axis->doubt =
             vt_text_format("%s: '%s' has the units '%s', expected some like 'hours since 1900-01-01 00:00:00'",
-                           part->path, name, units);
+                           store->path, name, units);
     } else if (array->numbers == VT_NUMBERS_NONE) {
-        axis->doubt = vt_text_format("%s: '%s' holds no numbers", part->path, name);
+        axis->doubt = vt_text_format("%s: '%s' holds no numbers", store->path, name);
     }
     if (axis->doubt != NULL) goto done;
     VT_TRY(vt_cf_packing(array, &packing));
-    if (part->kind->read(array, start, array->extent, true, values) != VT_OK) {
-        status = vt_error_context("%s: can't read '%s'", part->path, name);
+    if (store->kind->read(array, start, array->extent, true, values) != VT_OK) {
+        status = vt_error_context("%s: can't read '%s'", store->path, name);
         goto done;
     }
     for (int64_t i = 0; i < times && axis->doubt == NULL; i++) {
@@ -57,7 +57,7 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
         values[i] = vt_time_units_minutes(&axis->meaning, value);
         if (!vt_date_is_within(axis->meaning.zero, values[i]))
             axis->doubt = vt_text_format(
-                "%s: '%s' is %g at %lld (counted from 0), %s", part->path, name, stored, (long long)i,
+                "%s: '%s' is %g at %lld (counted from 0), %s", store->path, name, stored, (long long)i,
                 isnan(value) && !isnan(stored) ? "which is missing" : "beyond the year 9999 or no number");
     }
     if (axis->doubt != NULL) goto done;
@@ -113,7 +113,7 @@ static vt_status read_axis(const vt_field_source *source, vt_time_axis *axis)
     VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_TIME, &array, &axis->doubt));
     if (array != NULL) VT_TRY(read_minutes(array, source->extent[0], &minutes, &precision, axis));
     if (minutes != NULL)
-        VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, precision, source->part->path,
+        VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, precision, source->store->path,
                                  array->name, axis));
     VT_TRY(read_missing(source->array, axis));
 done:
@@ -139,13 +139,13 @@ static vt_status take_axis(vt_fields_file *file, const vt_field_source *source)
         VT_CHECK(are_alike(&file->times, &axis, source->extent[0]),
                  "%s has other times (from %s, %s apart) than %s (from %s, %s apart); files of one date are one, and "
                  "need the same times",
-                 source->part->path, vt_date_format(axis.begin, dates[0]), vt_length_format(axis.minutes, steps[0]),
-                 file->times_part->path, vt_date_format(file->times.begin, dates[1]),
+                 source->store->path, vt_date_format(axis.begin, dates[0]), vt_length_format(axis.minutes, steps[0]),
+                 file->times_store->path, vt_date_format(file->times.begin, dates[1]),
                  vt_length_format(file->times.minutes, steps[1]));
     } else if (!file->times.known && (axis.known || file->times.doubt == NULL)) {
         vt_time_axis_close(&file->times);
         file->times = axis;
-        file->times_part = source->part;
+        file->times_store = source->store;
         axis = (vt_time_axis){0};
     }
 done:

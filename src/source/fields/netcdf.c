@@ -54,10 +54,10 @@ static vt_status fail_missing(const vt_fields_file *file, const vt_fields_form *
 {
     vt_status status = VT_OK;
     listing found = {.least_rank = form->fixed ? 2 : 3};
-    for (int i = 0; i < file->part_count; i++)
-        file->parts[i]->kind->visit(file->parts[i], "", true, note_variable, &found);
+    for (int i = 0; i < file->store_count; i++)
+        file->stores[i]->kind->visit(file->stores[i], "", true, note_variable, &found);
     VT_FAIL("%s%s: no variable '%s'; found: %s", file->path,
-            file->part_count > 1 ? " and the files of the same date" : "", name,
+            file->store_count > 1 ? " and the files of the same date" : "", name,
             found.names.length > 0 ? found.names.characters : "none");
 done:
     vt_text_close(&found.names);
@@ -67,7 +67,7 @@ done:
 /* Is the second dimension ERA5's `expver`, which tells preliminary values from final ones? */
 static bool has_versions(const vt_field_source *source)
 {
-    return vt_array_length(source->part, "expver") == source->extent[1];
+    return vt_array_length(source->store, "expver") == source->extent[1];
 }
 
 /* The level of the variable, by its coordinate: in hPa, or in Pa. */
@@ -83,21 +83,21 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     const int64_t levels = source->extent[1];
     *level = 0;
     if (!wanted->has_level && levels == 1) goto done;
-    VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->part->path, source->name,
+    VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->store->path, source->name,
              wanted->level);
     VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &array, &doubt));
     VT_CHECK((array != NULL && strcmp(array->name, "expver") != 0) || !has_versions(source),
              "%s: '%s' comes in %lld versions of ERA5 (its second dimension is 'expver'); make one of them first (cdo "
              "-vertmax, or xarray's combine_first)",
-             source->part->path, source->name, (long long)levels);
+             source->store->path, source->name, (long long)levels);
     VT_CHECK(doubt == NULL, "%s; --coordinates=[level=NAME] chooses", doubt);
     VT_CHECK(array != NULL,
              "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length; "
              "--coordinates=[level=NAME] names another",
-             source->part->path, source->name, (long long)levels);
+             source->store->path, source->name, (long long)levels);
     VT_TRY(vt_coordinate_levels(array, levels, &values, meaning->level_units));
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
-    VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
+    VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->store->path,
              source->name, source->name, values[0], found.characters);
     static const double units[] = {1, 100, 0.01}; /* levels without units may be in Pa, and so may the wanted one */
     for (size_t u = 0; u < sizeof units / sizeof units[0] && !is_found; u++)
@@ -106,12 +106,12 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
             VT_CHECK(!is_found,
                      "%s: '%s' has level %g twice, at indices %lld and %lld of '%s' (there are %s), so '%s@%g' may be "
                      "either; correct the coordinate, or name another one with --coordinates=[level=NAME]",
-                     source->part->path, source->name, values[i], (long long)*level, (long long)i, array->name,
+                     source->store->path, source->name, values[i], (long long)*level, (long long)i, array->name,
                      found.characters, source->name, wanted->level);
             is_found = true;
             *level = i;
         }
-    VT_CHECK(is_found, "%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
+    VT_CHECK(is_found, "%s: '%s' has no level %g; there are %s", source->store->path, source->name, wanted->level,
              found.characters);
 done:
     meaning->has_level = status == VT_OK && values != NULL;
@@ -123,15 +123,15 @@ done:
     return status;
 }
 
-/* The part that holds the variable; part_count: none does. *name becomes another of the variable's names if only that
+/* The part that holds the variable; store_count: none does. *name becomes another of the variable's names if only that
  * one is there. */
 static int find_part(const vt_fields_file *file, const char **name)
 {
     const char *const *others = vt_variable_aliases(*name);
     for (;; others++) {
-        for (int p = 0; p < file->part_count; p++)
-            if (file->parts[p]->kind->has_array(file->parts[p], *name)) return p;
-        if (others == NULL || *others == NULL) return file->part_count;
+        for (int p = 0; p < file->store_count; p++)
+            if (file->stores[p]->kind->has_array(file->stores[p], *name)) return p;
+        if (others == NULL || *others == NULL) return file->store_count;
         *name = *others;
     }
 }
@@ -140,7 +140,7 @@ vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *hel
 {
     vt_status status = VT_OK;
     vt_store *store = NULL;
-    const vt_fields_file file = {.parts = &store, .part_count = 1};
+    const vt_fields_file file = {.stores = &store, .store_count = 1};
     const char *rest = variables, *word;
     size_t length;
     *held = 0;
@@ -149,7 +149,7 @@ vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *hel
         const size_t level = strcspn(word, "@");
         char *own = vt_text_format("%.*s", (int)(level < length ? level : length), word);
         const char *name = own;
-        if (find_part(&file, &name) < file.part_count) *held |= UINT64_C(1) << bit % 64;
+        if (find_part(&file, &name) < file.store_count) *held |= UINT64_C(1) << bit % 64;
         free(own);
     }
 done:
@@ -163,13 +163,13 @@ static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, co
     vt_status status = VT_OK;
     const char *name = wanted->name;
     const int p = find_part(file, &name);
-    if (p == file->part_count) return fail_missing(file, form, wanted->name);
+    if (p == file->store_count) return fail_missing(file, form, wanted->name);
     for (*index = 0; *index < file->source_count; ++*index)
         if (strcmp(file->sources[*index].name, name) == 0) return VT_OK;
-    const vt_store *part = file->parts[p];
+    const vt_store *store = file->stores[p];
     vt_field_source *source = &file->sources[file->source_count++];
     int64_t cache_bytes = 0;
-    VT_TRY(vt_field_source_open(part, name, form, source));
+    VT_TRY(vt_field_source_open(store, name, form, source));
     VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
     file->cache_bytes += cache_bytes;
     VT_TRY(vt_cf_packing(source->array, &source->packing));
@@ -177,7 +177,7 @@ static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, co
     VT_CHECK(extent[0] == first[0] && extent[2] == first[2] && extent[3] == first[3],
              "%s: '%s' has %lld times of [%lld, %lld], but '%s' has %lld of [%lld, %lld]; all variables need the same "
              "times and grid",
-             part->path, source->name, (long long)extent[0], (long long)extent[2], (long long)extent[3],
+             store->path, source->name, (long long)extent[0], (long long)extent[2], (long long)extent[3],
              file->sources[0].name, (long long)first[0], (long long)first[2], (long long)first[3]);
     VT_TRY(vt_fields_take_grid(file, source));
 done:

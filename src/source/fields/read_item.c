@@ -19,8 +19,8 @@ static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t by
 {
     const vt_field_source *source = item->source;
     int64_t got;
-    if (vt_store_read(source->part, offset, bytes, memory, &got) == VT_OK) return VT_OK;
-    return vt_error_context("%s: can't read '%s' at time %lld", source->part->path, source->name,
+    if (vt_store_read(source->store, offset, bytes, memory, &got) == VT_OK) return VT_OK;
+    return vt_error_context("%s: can't read '%s' at time %lld", source->store->path, source->name,
                             (long long)time_at(item, offset + got));
 }
 
@@ -69,7 +69,7 @@ static vt_status fail_not_finite(const vt_fields_file *file, int64_t time, int64
                                                            : "NaN";
     VT_FAIL("%s: '%s' is %s at time %lld, channel %lld%s%s%s, row %lld, column %lld; the training needs finite values "
             "everywhere%s",
-            source->part->path, source->name, what, (long long)time, (long long)channel, name[0] != '\0' ? " (" : "",
+            source->store->path, source->name, what, (long long)time, (long long)channel, name[0] != '\0' ? " (" : "",
             name, name[0] != '\0' ? ")" : "", (long long)(row + i / width), (long long)(column + i % width),
             isnan(values[i]) ? ", unless --missing=mask leaves out what is missing" : "");
 done:
@@ -280,7 +280,7 @@ static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder 
     if (vt_array_load_chunk(source->array, first, &item->place, decoder, (size_t)bytes, place, box) == VT_OK)
         return VT_OK;
     if (item->count[0] > 1) snprintf(times, sizeof times, " to %lld", (long long)(item->start[0] + item->count[0] - 1));
-    return vt_error_context("%s: can't read '%s' at time %lld%s", source->part->path, source->name,
+    return vt_error_context("%s: can't read '%s' at time %lld%s", source->store->path, source->name,
                             (long long)item->start[0], times);
 }
 
@@ -292,8 +292,8 @@ static vt_status read_by_library(const vt_field_source *source, const int64_t st
     int64_t first[4], size[4];
     vt_field_own_dimensions(source, start, first);
     vt_field_own_dimensions(source, count, size);
-    if (source->part->kind->read(source->array, first, size, false, memory) == VT_OK) return VT_OK;
-    return vt_error_context("%s: can't read '%s' at time %lld (damaged or cut short?)", source->part->path,
+    if (source->store->kind->read(source->array, first, size, false, memory) == VT_OK) return VT_OK;
+    return vt_error_context("%s: can't read '%s' at time %lld (damaged or cut short?)", source->store->path,
                             source->name, (long long)start[0]);
 }
 

@@ -235,7 +235,7 @@ static bool is_cached(int descriptor, int64_t offset)
 static void advise(const vt_read_item *item)
 {
     if (item->kind == VT_ITEM_LIBRARY || item->bytes == 0) return;
-    const int descriptor = item->source->part->descriptor;
+    const int descriptor = item->source->store->descriptor;
     if (is_cached(descriptor, item->offset) && is_cached(descriptor, item->offset + item->bytes - 1)) return;
     (void)posix_fadvise(descriptor, item->offset, item->bytes, POSIX_FADV_WILLNEED);
 }
@@ -341,9 +341,9 @@ vt_file_extent vt_fields_plan_extent(const vt_read_plan *base, int64_t index, in
     if (further > 0) return (vt_file_extent){.bytes = -1};
     const vt_read_item *item = index < plan->item_count ? vt_plan_item(plan, index) : NULL;
     if (item == NULL || item->kind == VT_ITEM_LIBRARY ||
-        (item->kind == VT_ITEM_CHUNK && item->source->part->kind->load_chunk != NULL))
+        (item->kind == VT_ITEM_CHUNK && item->source->store->kind->load_chunk != NULL))
         return (vt_file_extent){.descriptor = -1};
-    vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};
+    vt_file_extent extent = {item->source->store->descriptor, item->offset, item->bytes, 0};
     if (item->kind == VT_ITEM_CHUNK && item->bytes > 0 && item->place.skipped_filters == 0 &&
         vt_pipeline_is_gzip(&item->source->array->pipeline)) {
         extent.inflated = vt_element_size(item->source->packing.element);

@@ -2,7 +2,7 @@
 #include "optimizer/optimizer.h"
 
 /* Steps by which the epochs done were shorter than as many of those to come. */
-static int64_t shortage(vt_schedule_length length)
+static int64_t shortage(vt_run_length length)
 {
     return length.epochs_done * length.epoch - length.steps_done;
 }
@@ -14,7 +14,7 @@ static bool ends_by_steps(const vt_config *config)
 
 /* As the 2022 tutorial has it, with i = step + 1: the warm-up's steps count for the cosine, too, whose period is the
  * run, so that with a warm-up it doesn't reach its end. */
-static double rate_by_parts(const vt_config *config, vt_schedule_length length, int64_t step)
+static double rate_by_parts(const vt_config *config, vt_run_length length, int64_t step)
 {
     const double highest = vt_config_learning_rate(config), end = config->lr_schedule_end_lr, i = (double)step + 1;
     const double warmup = (double)vt_config_warmup(config);
@@ -23,12 +23,12 @@ static double rate_by_parts(const vt_config *config, vt_schedule_length length, 
     return end + 0.5 * (highest - end) * (1 + cos(M_PI * (i + more - warmup) / ((double)length.run + more)));
 }
 
-double vt_schedule_shown(const vt_config *config, vt_schedule_length length, int64_t steps)
+double vt_learning_rate_shown(const vt_config *config, vt_run_length length, int64_t steps)
 {
-    return vt_schedule_rate(config, length, config->lr_schedule == VT_SCHEDULE_PARTS ? steps - 1 : steps);
+    return vt_learning_rate_at(config, length, config->lr_schedule == VT_SCHEDULE_PARTS ? steps - 1 : steps);
 }
 
-double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int64_t step)
+double vt_learning_rate_at(const vt_config *config, vt_run_length length, int64_t step)
 {
     const vt_stages restarts = vt_config_restarts(config);
     if (config->lr_schedule == VT_SCHEDULE_PARTS) return rate_by_parts(config, length, step);
@@ -56,7 +56,7 @@ double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int6
     return rate * factor;
 }
 
-bool vt_schedule_restarts(const vt_config *config, vt_schedule_length length, int64_t step)
+bool vt_learning_rate_restarts(const vt_config *config, vt_run_length length, int64_t step)
 {
     const vt_stages restarts = vt_config_restarts(config);
     for (int i = 0; i < restarts.count; i++)
