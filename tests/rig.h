@@ -54,14 +54,14 @@ static inline vt_task *open_weather(const vt_config *config, const float *means,
 
 /* Opens task and trainer over the rest, which is the rig's from then on. Channels have these means and standard
  * deviations (both NULL: 0 and 1); rows of the grid lie from pole to pole. */
-static inline vt_status rig_open(rig *r, const float *means, const float *stds, vt_step_schedule *schedule)
+static inline vt_status rig_open(rig *r, const float *means, const float *stds, bool gpipe)
 {
     const int64_t height = r->config->img_size[0];
     double *latitudes = vt_test_owned(malloc((size_t)height * sizeof *latitudes));
     for (int64_t row = 0; row < height; row++) latitudes[row] = 90 - 180.0 * (double)row / (double)(height - 1);
     r->task = open_weather(r->config, means, stds, NULL, latitudes);
     const vt_trainer_options options = {
-        .task = r->task, .steps = r->config->num_iters, .world = r->world, .schedule = schedule};
+        .task = r->task, .steps = r->config->num_iters, .world = r->world, .gpipe = gpipe};
     return vt_trainer_open(r->config, &options, r->backend, &r->trainer);
 }
 

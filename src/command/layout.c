@@ -63,7 +63,7 @@ static vt_status print_stages(const vt_config *config, const vt_layout *layout)
     VT_TRY(vt_split_open(config, &split));
     for (int64_t stage = 0; stage < split.stages; stage++) {
         shape = vt_schedule_shape(config, stage, vt_config_longest_rollout(config));
-        const int64_t kept = vt_schedule_in_flight(vt_schedule_of(config), &shape);
+        const int64_t kept = vt_schedule_in_flight(&shape);
         VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = vt_layout_first(layout, (int)stage)}, &plan));
         char *units = vt_split_describe(&split, stage);
         vt_print("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s, needs %s\n", (long long)stage, units,
@@ -71,7 +71,7 @@ static vt_status print_stages(const vt_config *config, const vt_layout *layout)
                  vt_text_bytes(vt_plan_total(&plan), memory));
         free(units);
     }
-    vt_print("  idle     %.1f %% of the time%s\n", 100 * vt_schedule_idle(vt_schedule_of(config), &shape),
+    vt_print("  idle     %.1f %% of the time%s\n", 100 * vt_schedule_idle(&shape),
              shape.rollout > 1 ? "" : ", by (p - 1)/(m + p - 1)");
 done:
     vt_split_close(&split);

@@ -141,7 +141,7 @@ void vt_cost_add_stages(const vt_config *config, const vt_hardware *hardware, do
     const double others = (double)(config->pipeline_parallel - 1);
     const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
     const vt_step_counts counts = vt_schedule_counts(&shape);
-    const double bubble = vt_schedule_bubble(vt_schedule_of(config), &shape) / others; /* 1 without a rollout */
+    const double bubble = vt_schedule_bubble(&shape) / others; /* 1 without a rollout */
     cost->seconds[VT_COST_BUBBLE] = bubble * (passes - cost->pass) + 2 * others * cost->hop;
     cost->seconds[VT_COST_COMMUNICATION] +=
         (double)(counts.forwards + counts.backwards - 2) * (1 - hardware->overlap) * cost->hop;

@@ -85,7 +85,7 @@ static double idle_with(const vt_config *config, int64_t parts, int64_t rollout)
 {
     vt_step_shape shape = vt_schedule_shape(config, 0, rollout);
     shape.micro_batches = parts;
-    return 100 * vt_schedule_idle(vt_schedule_of(config), &shape);
+    return 100 * vt_schedule_idle(&shape);
 }
 
 static void log_pipeline(const vt_config *config)

@@ -150,7 +150,7 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     dry->draws_ahead = options->draws_ahead;
     VT_TRY(vt_world_open_dry(config, options->rank, (int)config->ranks, options->node_of, &world));
     VT_TRY(vt_task_open(config, NULL, NULL, &task));
-    const vt_trainer_options built = {.world = world, .task = task, .steps = 1, .schedule = options->schedule};
+    const vt_trainer_options built = {.world = world, .task = task, .steps = 1, .gpipe = options->gpipe};
     VT_TRY(vt_trainer_build(&own, &built, dry, (vt_arena_sizes){SIZE_MAX, SIZE_MAX, {SIZE_MAX, SIZE_MAX, SIZE_MAX}},
                             &trainer));
     VT_TRY(plan_work(trainer, &own, plan));

@@ -38,11 +38,11 @@ typedef struct {
 /* Which rank is planned, and where it runs. */
 typedef struct {
     int rank;
-    const int *node_of;         /* [config->ranks]: the node that each rank runs on, 0, 1, …; NULL: all run on one */
-    bool device_memory;         /* the back end has memory of its own */
-    bool draws_ahead;           /* … and draws ahead what attention's dropout keeps */
-    size_t chunk_bytes;         /* decoded chunks that the open sets may come to keep */
-    vt_step_schedule *schedule; /* NULL: the configuration's */
+    const int *node_of; /* [config->ranks]: the node that each rank runs on, 0, 1, …; NULL: all run on one */
+    bool device_memory; /* the back end has memory of its own */
+    bool draws_ahead;   /* … and draws ahead what attention's dropout keeps */
+    size_t chunk_bytes; /* decoded chunks that the open sets may come to keep */
+    bool gpipe;         /* as in vt_trainer_options */
 } vt_plan_options;
 
 /* This rank of a run; backend NULL: in the host's memory. */

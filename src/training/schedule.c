@@ -23,9 +23,9 @@ static int64_t together(const vt_step_shape *shape)
 
 /* Does a step of forecast finish its backward passes before the step before it is computed again? With fewer
  * micro-batches than stages that waits less. */
-static bool goes_by_steps(vt_step_schedule *schedule, const vt_step_shape *shape)
+static bool goes_by_steps(const vt_step_shape *shape)
 {
-    return schedule == vt_schedule_gpipe || shape->micro_batches < shape->stages;
+    return shape->gpipe || shape->micro_batches < shape->stages;
 }
 
 /* How many messages have come, when stages work in step, before pass `pass` of those whose messages are awaited; of
@@ -50,11 +50,12 @@ static vt_action_kind turn_of(int64_t passes, int64_t first, int64_t index, int6
     return is_forward ? VT_FORWARD : VT_BACKWARD;
 }
 
-/* `ahead`: forwards before the first backward, at most. */
-static vt_action action_of(vt_step_schedule *schedule, const vt_step_shape *shape, int64_t ahead, int64_t index)
+vt_action vt_schedule_action(const vt_step_shape *shape, int64_t index)
 {
+    /* forwards before the first backward, at most */
+    const int64_t ahead = shape->gpipe ? shape->micro_batches : shape->stages - 1 - shape->stage;
     const int64_t group = together(shape), steps = rollout_of(shape), behind = steps_with_backward(shape) * group;
-    const int64_t predicted = (steps - 1) * group, passes = goes_by_steps(schedule, shape) ? group : behind;
+    const int64_t predicted = (steps - 1) * group, passes = goes_by_steps(shape) ? group : behind;
     const int64_t length = predicted + 2 * behind, first_of_group = index / length * group;
     const bool is_first = shape->stages > 1 && shape->stage == 0;
     const bool is_last = shape->stages > 1 && shape->stage + 1 == shape->stages;
@@ -76,29 +77,14 @@ static vt_action action_of(vt_step_schedule *schedule, const vt_step_shape *shap
     return action;
 }
 
-vt_action vt_schedule_1f1b(const vt_step_shape *shape, int64_t index)
-{
-    return action_of(vt_schedule_1f1b, shape, shape->stages - 1 - shape->stage, index);
-}
-
-vt_action vt_schedule_gpipe(const vt_step_shape *shape, int64_t index)
-{
-    return action_of(vt_schedule_gpipe, shape, shape->micro_batches, index);
-}
-
-vt_step_schedule *vt_schedule_of(const vt_config *config)
-{
-    const bool keeps_all = config->pipeline_parallel > 1 && config->pipeline_schedule == VT_PIPELINE_GPIPE;
-    return keeps_all ? vt_schedule_gpipe : vt_schedule_1f1b;
-}
-
 vt_step_shape vt_schedule_shape(const vt_config *config, int64_t stage, int64_t rollout)
 {
     return (vt_step_shape){.stages = config->pipeline_parallel,
                            .stage = stage,
                            .micro_batches = config->grad_accumulation,
                            .rollout = rollout,
-                           .last_alone = config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST};
+                           .last_alone = config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST,
+                           .gpipe = config->pipeline_parallel > 1 && config->pipeline_schedule == VT_PIPELINE_GPIPE};
 }
 
 vt_step_counts vt_schedule_counts(const vt_step_shape *shape)
@@ -119,35 +105,35 @@ vt_action vt_schedule_message(const vt_step_shape *shape, vt_action_kind kind, i
                        .step = kind == VT_PREDICT ? round : rollout_of(shape) - 2 - round};
 }
 
-int64_t vt_schedule_in_flight(vt_step_schedule *schedule, const vt_step_shape *shape)
+int64_t vt_schedule_in_flight(const vt_step_shape *shape)
 {
     int64_t flying = 0, most = 0;
     vt_action action;
-    for (int64_t i = 0; (action = schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
+    for (int64_t i = 0; (action = vt_schedule_action(shape, i)).kind != VT_STEP_ENDS; i++) {
         flying += action.kind == VT_BACKWARD ? -1 : action.kind == VT_FORWARD;
         if (flying > most) most = flying;
     }
     return most;
 }
 
-int64_t vt_schedule_begun(vt_step_schedule *schedule, const vt_step_shape *shape)
+int64_t vt_schedule_begun(const vt_step_shape *shape)
 {
-    return rollout_of(shape) > 1 ? together(shape) : vt_schedule_in_flight(schedule, shape);
+    return rollout_of(shape) > 1 ? together(shape) : vt_schedule_in_flight(shape);
 }
 
-double vt_schedule_bubble(vt_step_schedule *schedule, const vt_step_shape *shape)
+double vt_schedule_bubble(const vt_step_shape *shape)
 {
     enum { FORWARD = 1, PAIR = 3 }; /* the time of a forward; that of a forward and its backward */
     const double stages = (double)shape->stages, parts = (double)shape->micro_batches;
     const double more = (double)(rollout_of(shape) - 1), again = (double)(steps_with_backward(shape) - 1);
-    const double pairs = goes_by_steps(schedule, shape) ? parts + stages - 1 : parts; /* of one more step of forecast */
+    const double pairs = goes_by_steps(shape) ? parts + stages - 1 : parts; /* of one more step of forecast */
     const double length = PAIR * (parts + stages - 1 + again * pairs) + FORWARD * more * fmax(parts, stages);
     const double own = PAIR * (1 + again) + FORWARD * more; /* of a micro-batch */
     return shape->stages == 1 ? 0 : length / own - parts;
 }
 
-double vt_schedule_idle(vt_step_schedule *schedule, const vt_step_shape *shape)
+double vt_schedule_idle(const vt_step_shape *shape)
 {
-    const double bubble = vt_schedule_bubble(schedule, shape);
+    const double bubble = vt_schedule_bubble(shape);
     return bubble / ((double)shape->micro_batches + bubble);
 }

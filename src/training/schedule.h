@@ -36,21 +36,15 @@ typedef struct {
     int64_t micro_batches;
     int64_t rollout; /* steps of forecast; 0: 1 */
     bool last_alone; /* only the last of them has a backward (rollout_gradient: last) */
+    /* False: 1F1B (Narayanan et al. 2021, "PipeDream-flush"): a stage makes as many forwards as there are stages behind
+     * it, then a forward and a backward in turn, then the backwards that are left. On one stage: each micro-batch's
+     * forward and backward. True: all forwards, then all backwards (Huang et al. 2019, "GPipe"); of a rollout, for each
+     * step of forecast. */
+    bool gpipe;
 } vt_step_shape;
 
 /* Action `index` (0, 1, …) of a step; VT_STEP_ENDS behind the last one. */
-typedef vt_action vt_step_schedule(const vt_step_shape *shape, int64_t index);
-
-/* 1F1B (Narayanan et al. 2021, "PipeDream-flush"): a stage makes as many forwards as there are stages behind it, then
- * a forward and a backward in turn, then the backwards that are left. On one stage: each micro-batch's forward and
- * backward. */
-vt_step_schedule vt_schedule_1f1b;
-
-/* All forwards, then all backwards (Huang et al. 2019, "GPipe"); of a rollout, for each step of forecast. */
-vt_step_schedule vt_schedule_gpipe;
-
-/* The one that the configuration chooses. */
-vt_step_schedule *vt_schedule_of(const vt_config *config);
+vt_action vt_schedule_action(const vt_step_shape *shape, int64_t index);
 
 /* The shape of a step over `rollout` steps of forecast; of this stage. */
 vt_step_shape vt_schedule_shape(const vt_config *config, int64_t stage, int64_t rollout);
@@ -67,15 +61,15 @@ vt_step_counts vt_schedule_counts(const vt_step_shape *shape);
 vt_action vt_schedule_message(const vt_step_shape *shape, vt_action_kind kind, int64_t index);
 
 /* How many micro-batches are in flight at once, at most: between their forward and the end of their backward. */
-int64_t vt_schedule_in_flight(vt_step_schedule *schedule, const vt_step_shape *shape);
+int64_t vt_schedule_in_flight(const vt_step_shape *shape);
 
 /* How many micro-batches, at most, have begun their first pass and not ended their last. */
-int64_t vt_schedule_begun(vt_step_schedule *schedule, const vt_step_shape *shape);
+int64_t vt_schedule_begun(const vt_step_shape *shape);
 
 /* How long a stage waits in a step, in the time that all passes of one micro-batch take it, if all stages take equally
  * long and a backward takes as long as two forwards: stages - 1 without a rollout. And the part of the step that this
  * is. */
-double vt_schedule_bubble(vt_step_schedule *schedule, const vt_step_shape *shape);
-double vt_schedule_idle(vt_step_schedule *schedule, const vt_step_shape *shape);
+double vt_schedule_bubble(const vt_step_shape *shape);
+double vt_schedule_idle(const vt_step_shape *shape);
 
 #endif

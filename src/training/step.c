@@ -117,7 +117,7 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     vt_parameters_clear_gradients(trainer->parameters);
     vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts,
                    vt_trainer_rows(trainer) * trainer->parallel->own.count, vt_gradient_sync_rows(trainer->sync));
-    for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
+    for (int64_t i = 0; (action = vt_schedule_action(shape, i)).kind != VT_STEP_ENDS; i++) {
         if (action.kind == VT_BACKWARD)
             backward(trainer, batch, &action, --left == 0);
         else

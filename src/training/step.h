@@ -17,7 +17,7 @@ typedef struct {
     vt_world *world; /* all ranks of the run; NULL: this is the only one */
     vt_task *task;   /* outlives the trainer, which places it on its back end; NULL: one that knows nothing of data */
     int64_t steps;   /* of the whole run, for the learning rate; vt_trainer_resume sets it again */
-    vt_step_schedule *schedule; /* NULL: the configuration's */
+    bool gpipe;      /* this schedule, also on one stage, whatever the configuration says */
 } vt_trainer_options;
 
 /* Collective. Plans, then takes all memory on `backend` and starts the parameters from the configuration's seed. */

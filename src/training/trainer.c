@@ -56,7 +56,7 @@ static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_a
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
     const int64_t most = vt_config_longest_rollout(trainer->config), micro = vt_trainer_micro_batch(trainer->config);
-    trainer->room_count = vt_schedule_in_flight(trainer->schedule, &trainer->shape);
+    trainer->room_count = vt_schedule_in_flight(&trainer->shape);
     trainer->rooms = vt_allocate((size_t)trainer->room_count, sizeof *trainer->rooms, "the trainer");
     for (int64_t i = 0; i < trainer->room_count; i++) {
         vt_saved_open(trainer->model, vt_model_units(trainer->model), &trainer->rooms[i].saved);
@@ -66,7 +66,7 @@ static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_a
                                    vt_model_blocks(trainer->model, trainer->config), sizes.offload,
                                    &trainer->rooms[i].offload));
     }
-    trainer->micro_batch_count = vt_schedule_begun(trainer->schedule, &trainer->shape);
+    trainer->micro_batch_count = vt_schedule_begun(&trainer->shape);
     trainer->micro_batches =
         vt_allocate((size_t)trainer->micro_batch_count, sizeof *trainer->micro_batches, "the trainer");
     for (int64_t i = 0; i < trainer->micro_batch_count; i++) {
@@ -138,8 +138,8 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->loss = vt_loss_kind_of(config);
     trainer->task = options->task;
     vt_parameters_storage storage;
-    trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
     trainer->shape = vt_schedule_shape(config, world->coordinate[VT_AXIS_PIPELINE], vt_config_longest_rollout(config));
+    trainer->shape.gpipe = trainer->shape.gpipe || options->gpipe;
     trainer->length.run = options->steps;
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
@@ -189,7 +189,7 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
         whole.task = own_task;
     }
     vt_plan_options planned = vt_plan_options_of(whole.world, backend);
-    planned.schedule = whole.schedule;
+    planned.gpipe = whole.gpipe;
     VT_TRY(vt_plan_make(config, &planned, &plan));
     VT_TRY(vt_trainer_build(config, &whole, backend,
                             (vt_arena_sizes){plan.arena_bytes, plan.shared_bytes, plan.offload}, trainer));

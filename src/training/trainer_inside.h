@@ -115,8 +115,7 @@ struct vt_trainer {
     vt_gradient_sync *sync;
     vt_optimizer *optimizer;
     vt_run_length length; /* of the run and its epochs, for the learning rate */
-    vt_step_schedule *schedule;
-    vt_step_shape shape; /* what the schedule depends on: its micro_batches are grad_accumulation */
+    vt_step_shape shape;  /* of a step's schedule: its micro_batches are grad_accumulation */
     /* As many as the schedule needs at once; outside of training steps the first ones serve. */
     vt_room *rooms;
     vt_micro_batch *micro_batches;

@@ -74,7 +74,7 @@ static fixture open_fixture(const golden_model *model, vt_cpu_isa isa, const cha
     int64_t count;
     f.rig.config = config_with(1, model->settings, settings);
     EXPECT_OK(path_open_trainers(isa, &f.rig.backend));
-    EXPECT_OK(rig_open(&f.rig, NULL, NULL, NULL));
+    EXPECT_OK(rig_open(&f.rig, NULL, NULL, false));
     golden_load(f.file, f.rig.backend, rig_parameters(&f.rig));
     f.inputs = golden_read_float(f.file, "inputs", &count);
     EXPECT(count == model->batches * model->samples * model->input);

@@ -79,7 +79,7 @@ GPU_TEST(steps_average_their_weights)
                                        "ema_decay=0.6 on_nonfinite=skip")};
         vt_batch batch = {.sample_count = SAMPLES, .global_count = SAMPLES, .tensors = {input, target}};
         EXPECT_OK(path_open_trainers(isa, &r.backend));
-        EXPECT_OK(rig_open(&r, NULL, NULL, NULL));
+        EXPECT_OK(rig_open(&r, NULL, NULL, false));
         fill_random(input, VALUES, 1, 1);
         fill_random(target, VALUES, 2, 1);
         const int64_t count = (int64_t)(rig_value_bytes(&r) / sizeof(float));

@@ -265,7 +265,7 @@ TEST(training_in_codes)
             rig r = {.config =
                          config_with(1, model, SETTINGS("seed=%d optimizer=%s", seed, i == 0 ? "Adam" : "Adam8bit"))};
             EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &r.backend));
-            EXPECT_OK(rig_open(&r, NULL, NULL, NULL));
+            EXPECT_OK(rig_open(&r, NULL, NULL, false));
             losses[i] = 0;
             for (int step = 0; step < 300; step++) {
                 vt_batch batch = {.sample_count = SAMPLES, .global_count = SAMPLES, .tensors = {input, target}};

@@ -235,7 +235,7 @@ static void run_step(stage *s, int64_t step, bool finishes)
     vt_action action;
     const vt_step_counts counts = vt_schedule_counts(&shape);
     vt_stage_begin(&s->place, step, &counts, ROWS, NULL);
-    for (int64_t i = 0; (action = vt_schedule_1f1b(&shape, i)).kind != VT_STEP_ENDS; i++)
+    for (int64_t i = 0; (action = vt_schedule_action(&shape, i)).kind != VT_STEP_ENDS; i++)
         (action.kind == VT_FORWARD ? run_forward : run_backward)(s, action.micro_batch);
     if (finishes) vt_stage_finish(&s->place);
 }

@@ -183,7 +183,7 @@ static void open_model(rig *m, vt_cpu_isa isa, const char *settings)
                                 "n_out_channels=2 global_batch_size=4 lr=1e-2 dropout=0.1 num_iters=100";
     *m = (rig){.config = config_with(1, small, settings)};
     EXPECT_OK(path_open_trainers(isa, &m->backend));
-    EXPECT_OK(rig_open(m, NULL, NULL, NULL));
+    EXPECT_OK(rig_open(m, NULL, NULL, false));
     for (int step = 0; step < BATCHES; step++)
         for (int i = 0; i < BATCH * CHANNELS * HEIGHT * WIDTH; i++) {
             fields[step][0][i] = sinf(0.37f * (float)(i + 100 * step));

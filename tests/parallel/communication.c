@@ -43,7 +43,7 @@ static void check(const char *settings)
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &r.backend));
     const vt_plan_options planned = vt_plan_options_of(r.world, r.backend);
     EXPECT_OK(vt_plan_make(r.config, &planned, &plan));
-    EXPECT_OK(rig_open(&r, NULL, NULL, NULL));
+    EXPECT_OK(rig_open(&r, NULL, NULL, false));
     vt_batch batch = {.sample_count = BATCH / r.config->data_parallel,
                       .global_count = BATCH,
                       .steps = vt_config_longest_rollout(r.config),

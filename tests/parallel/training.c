@@ -61,7 +61,7 @@ static void open_world(side *s, const char *settings, const vt_launch *launch)
 static vt_status open_trainer(side *s)
 {
     static const float means[MOST_IN] = {0.1f, 0.2f, -0.1f}, stds[MOST_IN] = {1, 1.5f, 0.7f, 1};
-    return rig_open(&s->rig, means, stds, NULL);
+    return rig_open(&s->rig, means, stds, false);
 }
 
 static void open_side(side *s, const char *settings, const vt_launch *launch)

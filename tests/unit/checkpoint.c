@@ -40,7 +40,7 @@ static void open_model(model *m, const char *name, const char *value)
     static const float means[3] = {1, 2, 3}, stds[3] = {3, 4, 5}; /* of two channels, or three */
     *m = (model){.rig = {.config = config_with(1, settings, name != NULL ? SETTINGS("%s=%s", name, value) : "")}};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
-    EXPECT_OK(rig_open(&m->rig, means, stds, NULL));
+    EXPECT_OK(rig_open(&m->rig, means, stds, false));
     fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
     fill_random(m->target, BATCH * 2 * PLANE, 2, 3);
     m->subject = vt_trainer_subject(m->rig.trainer);

@@ -25,7 +25,7 @@ static void open_model(model *m, const char *settings, const char *freeze)
     *m = (model){.rig = {.config = configure(settings)}};
     if (freeze != NULL) EXPECT_OK(vt_config_set(m->rig.config, "freeze", freeze));
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
-    EXPECT_OK(rig_open(&m->rig, NULL, NULL, NULL));
+    EXPECT_OK(rig_open(&m->rig, NULL, NULL, false));
     fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
     fill_random(m->target, BATCH * 3 * 2 * PLANE, 2, 3);
 }

@@ -6,13 +6,13 @@
 
 /* "F0 F1 B0 …"; of a rollout P0.1 is a prediction of micro-batch 0 in step 1, and <2 says that two messages from the
  * other end of the pipeline have to be there. */
-static void check_actions(vt_step_schedule *schedule, vt_step_shape shape, const char *wanted)
+static void check_actions(vt_step_shape shape, const char *wanted)
 {
     static const char letters[] = {[VT_PREDICT] = 'P', [VT_FORWARD] = 'F', [VT_BACKWARD] = 'B'};
     vt_text text = {0};
     vt_action action;
     int64_t taken = 0;
-    for (int64_t i = 0; (action = schedule(&shape, i)).kind != VT_STEP_ENDS; i++) {
+    for (int64_t i = 0; (action = vt_schedule_action(&shape, i)).kind != VT_STEP_ENDS; i++) {
         vt_text_append(&text, i > 0 ? " " : "");
         if (action.taken > taken) vt_text_append(&text, "<%lld ", (long long)action.taken);
         if (action.taken > taken) taken = action.taken;
@@ -25,31 +25,25 @@ static void check_actions(vt_step_schedule *schedule, vt_step_shape shape, const
 
 TEST(actions_of_a_stage)
 {
-    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 0, 8, 1, false},
-                  "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 1, 8, 1, false},
-                  "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 2, 8, 1, false},
-                  "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 3, 8, 1, false},
-                  "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 0, 2, 1, false}, "F0 F1 B0 B1");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){1, 0, 3, 0, false}, "F0 B0 F1 B1 F2 B2");
-    check_actions(vt_schedule_gpipe, (vt_step_shape){4, 2, 3, 1, false}, "F0 F1 F2 B0 B1 B2");
+    check_actions((vt_step_shape){4, 0, 8, 1, false, false}, "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
+    check_actions((vt_step_shape){4, 1, 8, 1, false, false}, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
+    check_actions((vt_step_shape){4, 2, 8, 1, false, false}, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
+    check_actions((vt_step_shape){4, 3, 8, 1, false, false}, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
+    check_actions((vt_step_shape){4, 0, 2, 1, false, false}, "F0 F1 B0 B1");
+    check_actions((vt_step_shape){1, 0, 3, 0, false, false}, "F0 B0 F1 B1 F2 B2");
+    check_actions((vt_step_shape){4, 2, 3, 1, false, true}, "F0 F1 F2 B0 B1 B2");
 }
 
 TEST(actions_of_a_rollout)
 {
-    check_actions(vt_schedule_1f1b, (vt_step_shape){1, 0, 2, 2, false},
-                  "P0.0 F0.1 B0.1 F0.0 B0.0 P1.0 F1.1 B1.1 F1.0 B1.0");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){1, 0, 2, 2, true}, "P0.0 F0.1 B0.1 P1.0 F1.1 B1.1");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){2, 0, 3, 2, false},
+    check_actions((vt_step_shape){1, 0, 2, 2, false, false}, "P0.0 F0.1 B0.1 F0.0 B0.0 P1.0 F1.1 B1.1 F1.0 B1.0");
+    check_actions((vt_step_shape){1, 0, 2, 2, true, false}, "P0.0 F0.1 B0.1 P1.0 F1.1 B1.1");
+    check_actions((vt_step_shape){2, 0, 3, 2, false, false},
                   "P0.0 P1.0 <1 P2.0 <2 F0.1 <3 F1.1 B0.1 F2.1 B1.1 F0.0 B2.1 F1.0 B0.0 F2.0 B1.0 B2.0");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){2, 1, 3, 2, false},
+    check_actions((vt_step_shape){2, 1, 3, 2, false, false},
                   "P0.0 P1.0 P2.0 F0.1 B0.1 F1.1 B1.1 F2.1 <1 B2.1 F0.0 <2 B0.0 F1.0 <3 B1.0 F2.0 B2.0");
-    check_actions(vt_schedule_1f1b, (vt_step_shape){2, 0, 3, 2, true},
-                  "P0.0 P1.0 <1 P2.0 <2 F0.1 <3 F1.1 B0.1 F2.1 B1.1 B2.1");
-    check_actions(vt_schedule_gpipe, (vt_step_shape){2, 1, 3, 2, false},
+    check_actions((vt_step_shape){2, 0, 3, 2, true, false}, "P0.0 P1.0 <1 P2.0 <2 F0.1 <3 F1.1 B0.1 F2.1 B1.1 B2.1");
+    check_actions((vt_step_shape){2, 1, 3, 2, false, true},
                   "P0.0 P1.0 P2.0 F0.1 F1.1 F2.1 B0.1 B1.1 <1 B2.1 <3 F0.0 F1.0 F2.0 B0.0 B1.0 B2.0");
 }
 
@@ -88,8 +82,10 @@ static bool take(channel *c, int64_t micro_batch, int64_t step, int64_t *now)
     return true;
 }
 
+typedef vt_action schedule_of_test(const vt_step_shape *shape, int64_t index);
+
 typedef struct {
-    vt_step_schedule *schedule;
+    schedule_of_test *schedule;
     vt_step_shape shape;
     int64_t slots;
     channel forward[MOST_STAGES], back[MOST_STAGES]; /* from this stage to its neighbour */
@@ -166,7 +162,7 @@ static int64_t go_on(walker *w, int64_t s)
 
 /* Walks the stages until each has ended or none can go on. *peaks [stages]: the most micro-batches that a stage kept,
  * in at most `slots` rooms. Returns the length, or what went wrong. */
-static int64_t walk(vt_step_schedule *schedule, vt_step_shape shape, int64_t slots, int64_t *peaks)
+static int64_t walk(schedule_of_test *schedule, vt_step_shape shape, int64_t slots, int64_t *peaks)
 {
     int64_t length = 0, left = 0, result = 0;
     walker *w = calloc(1, sizeof *w);
@@ -193,22 +189,21 @@ static int64_t walk(vt_step_schedule *schedule, vt_step_shape shape, int64_t slo
 }
 
 /* Its length and peaks. */
-static void check_walk(vt_step_schedule *schedule, vt_step_shape shape)
+static void check_walk(vt_step_shape shape)
 {
     const int64_t stages = shape.stages, parts = shape.micro_batches;
-    const bool keeps_all = schedule == vt_schedule_gpipe;
     const vt_step_counts counts = vt_schedule_counts(&shape);
     const int64_t work = FORWARD_TIME * counts.forwards + BACKWARD_TIME * counts.backwards;
     int64_t peaks[MOST_STAGES];
-    const int64_t length = walk(schedule, shape, parts < stages || keeps_all ? parts : stages, peaks);
-    const double idle = vt_schedule_idle(schedule, &shape);
+    const int64_t length = walk(vt_schedule_action, shape, parts < stages || shape.gpipe ? parts : stages, peaks);
+    const double idle = vt_schedule_idle(&shape);
     EXPECT(fabs((double)length * (1 - idle) - (double)work) < 1e-9 * (double)length,
            "%lld stages, %lld parts, rollout %lld: %lld of work takes %lld, but %g should be idle", (long long)stages,
            (long long)parts, (long long)shape.rollout, (long long)work, (long long)length, idle);
     for (shape.stage = 0; shape.stage < stages; shape.stage++) {
         const int64_t at_once = stages == 1 ? 1 : parts,
                       few = parts < stages - shape.stage ? parts : stages - shape.stage;
-        const int64_t most = keeps_all ? at_once : few, kept = vt_schedule_in_flight(schedule, &shape);
+        const int64_t most = shape.gpipe ? at_once : few, kept = vt_schedule_in_flight(&shape);
         EXPECT(peaks[shape.stage] == most && kept == most, "stage %lld of %lld keeps %lld, %lld, expected %lld",
                (long long)shape.stage, (long long)stages, (long long)peaks[shape.stage], (long long)kept,
                (long long)most);
@@ -221,24 +216,23 @@ TEST(stages_that_work_together)
         for (int64_t parts = 1; parts <= MOST_PARTS; parts++)
             for (int64_t rollout = 1; rollout <= MOST_ROLLOUT; rollout++)
                 for (int last_alone = 0; last_alone < 2; last_alone++) {
-                    const vt_step_shape shape = {stages, 0, parts, rollout, last_alone};
-                    check_walk(vt_schedule_1f1b, shape);
-                    if (stages > 1) check_walk(vt_schedule_gpipe, shape);
+                    check_walk((vt_step_shape){stages, 0, parts, rollout, last_alone, false});
+                    if (stages > 1) check_walk((vt_step_shape){stages, 0, parts, rollout, last_alone, true});
                 }
 }
 
 TEST(idle_parts_of_a_step)
 {
-    EXPECT_NEAR(vt_schedule_idle(vt_schedule_1f1b, &(vt_step_shape){4, 0, 8, 1, false}), 3.0 / 11, 1e-15);
-    EXPECT_NEAR(vt_schedule_idle(vt_schedule_1f1b, &(vt_step_shape){4, 0, 1, 1, false}), 0.75, 1e-15);
+    EXPECT_NEAR(vt_schedule_idle(&(vt_step_shape){4, 0, 8, 1, false, false}), 3.0 / 11, 1e-15);
+    EXPECT_NEAR(vt_schedule_idle(&(vt_step_shape){4, 0, 1, 1, false, false}), 0.75, 1e-15);
     /* a rollout is as a step of more micro-batches: 4 forwards and backwards of 3, and 3 forwards more */
-    EXPECT_NEAR(vt_schedule_idle(vt_schedule_1f1b, &(vt_step_shape){4, 0, 8, 4, false}), 9.0 / (8 * 15 + 9), 1e-15);
+    EXPECT_NEAR(vt_schedule_idle(&(vt_step_shape){4, 0, 8, 4, false, false}), 9.0 / (8 * 15 + 9), 1e-15);
 }
 
 /* Two backwards change places. */
 static vt_action swapped(const vt_step_shape *shape, int64_t index)
 {
-    vt_action action = vt_schedule_1f1b(shape, index);
+    vt_action action = vt_schedule_action(shape, index);
     if (action.kind == VT_BACKWARD && action.micro_batch < 2) action.micro_batch = 1 - action.micro_batch;
     return action;
 }
@@ -246,7 +240,7 @@ static vt_action swapped(const vt_step_shape *shape, int64_t index)
 /* The last stage begins backward before its forward. */
 static vt_action too_early(const vt_step_shape *shape, int64_t index)
 {
-    vt_action action = vt_schedule_1f1b(shape, index);
+    vt_action action = vt_schedule_action(shape, index);
     if (shape->stage + 1 == shape->stages && index < 2) action.kind = index == 0 ? VT_BACKWARD : VT_FORWARD;
     return action;
 }
@@ -254,15 +248,17 @@ static vt_action too_early(const vt_step_shape *shape, int64_t index)
 /* A stage that waits for a gradient before it has sent all forwards that lead to it. */
 static vt_action locked(const vt_step_shape *shape, int64_t index)
 {
-    const vt_step_shape last = {shape->stages, shape->stages - 1, shape->micro_batches, 1, false};
-    return shape->stage == 1 ? vt_schedule_gpipe(shape, index) : vt_schedule_1f1b(&last, index);
+    const vt_step_shape last = {shape->stages, shape->stages - 1, shape->micro_batches, 1, false, false};
+    vt_step_shape all_forwards_first = *shape;
+    all_forwards_first.gpipe = true;
+    return vt_schedule_action(shape->stage == 1 ? &all_forwards_first : &last, index);
 }
 
 /* The ends of the pipeline take what the other one has sent only when they need it. */
 static vt_action taken_late(const vt_step_shape *shape, int64_t index)
 {
     const int64_t parts = shape->micro_batches, last = shape->rollout - 1;
-    vt_action action = vt_schedule_1f1b(shape, index);
+    vt_action action = vt_schedule_action(shape, index);
     const bool needs = action.kind == VT_BACKWARD ? action.step < last : action.step > 0;
     const int64_t before = action.kind == VT_BACKWARD ? last - 1 - action.step : action.step - 1;
     if (action.taken > 0) action.taken = needs ? before * parts + action.micro_batch + 1 : 0;
@@ -272,7 +268,7 @@ static vt_action taken_late(const vt_step_shape *shape, int64_t index)
 /* The ends of the pipeline never take anything. */
 static vt_action never_taken(const vt_step_shape *shape, int64_t index)
 {
-    vt_action action = vt_schedule_1f1b(shape, index);
+    vt_action action = vt_schedule_action(shape, index);
     action.taken = 0;
     return action;
 }
@@ -280,13 +276,13 @@ static vt_action never_taken(const vt_step_shape *shape, int64_t index)
 TEST(mistakes_of_a_schedule_are_noticed)
 {
     int64_t peaks[MOST_STAGES];
-    EXPECT(walk(swapped, (vt_step_shape){4, 0, 8, 1, false}, 4, peaks) == IN_ANOTHER_ORDER);
-    EXPECT(walk(too_early, (vt_step_shape){1, 0, 4, 1, false}, 1, peaks) == IN_ANOTHER_ORDER);
-    EXPECT(walk(locked, (vt_step_shape){3, 0, 4, 1, false}, 4, peaks) == LOCKS);
-    EXPECT(walk(vt_schedule_1f1b, (vt_step_shape){4, 0, 8, 1, false}, 3, peaks) == TAKES_A_ROOM_TWICE);
-    EXPECT(walk(vt_schedule_gpipe, (vt_step_shape){2, 0, 4, 1, false}, 3, peaks) == TAKES_A_ROOM_TWICE);
-    EXPECT(walk(taken_late, (vt_step_shape){2, 0, 32, 3, false}, 2, peaks) == LOCKS);
-    EXPECT(walk(never_taken, (vt_step_shape){2, 0, 2, 2, false}, 2, peaks) == LACKS_A_MESSAGE);
+    EXPECT(walk(swapped, (vt_step_shape){4, 0, 8, 1, false, false}, 4, peaks) == IN_ANOTHER_ORDER);
+    EXPECT(walk(too_early, (vt_step_shape){1, 0, 4, 1, false, false}, 1, peaks) == IN_ANOTHER_ORDER);
+    EXPECT(walk(locked, (vt_step_shape){3, 0, 4, 1, false, false}, 4, peaks) == LOCKS);
+    EXPECT(walk(vt_schedule_action, (vt_step_shape){4, 0, 8, 1, false, false}, 3, peaks) == TAKES_A_ROOM_TWICE);
+    EXPECT(walk(vt_schedule_action, (vt_step_shape){2, 0, 4, 1, false, true}, 3, peaks) == TAKES_A_ROOM_TWICE);
+    EXPECT(walk(taken_late, (vt_step_shape){2, 0, 32, 3, false, false}, 2, peaks) == LOCKS);
+    EXPECT(walk(never_taken, (vt_step_shape){2, 0, 2, 2, false, false}, 2, peaks) == LACKS_A_MESSAGE);
 }
 
 /* ---- units ---- */

@@ -306,14 +306,14 @@ typedef struct {
     vt_batch batch;
 } small_model;
 
-static void open_scheduled(small_model *m, const char *settings, vt_step_schedule *schedule)
+static void open_scheduled(small_model *m, const char *settings, bool gpipe)
 {
     static const char common[] = "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=3 "
                                  "num_heads=2 global_batch_size=4 num_iters=10 lr=1e-2";
     static const float means[2] = {1, 2}, stds[2] = {3, 4};
     *m = (small_model){.rig = {.config = config_with(1, common, settings)}};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
-    EXPECT_OK(rig_open(&m->rig, means, stds, schedule));
+    EXPECT_OK(rig_open(&m->rig, means, stds, gpipe));
     fill_random(m->input, BATCH * IN, 1, 3);
     fill_random(m->target, BATCH * TARGET, 2, 3);
     m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
@@ -321,7 +321,7 @@ static void open_scheduled(small_model *m, const char *settings, vt_step_schedul
 
 static void open_small(small_model *m, const char *settings)
 {
-    open_scheduled(m, settings, NULL);
+    open_scheduled(m, settings, false);
 }
 
 static void close_small(small_model *m)
@@ -507,12 +507,12 @@ TEST(micro_batches_in_flight_give_the_same_bits)
         small_model in_turn, together;
         vt_plan plans[2];
         open_small(&in_turn, settings);
-        open_scheduled(&together, settings, vt_schedule_gpipe);
+        open_scheduled(&together, settings, true);
         EXPECT(train_steps(&in_turn, 5) == train_steps(&together, 5));
         EXPECT(rig_same_values(&in_turn.rig, &together.rig));
         EXPECT(evaluate(&in_turn) == evaluate(&together));
         EXPECT_OK(vt_plan_make(in_turn.rig.config, &(vt_plan_options){0}, &plans[0]));
-        EXPECT_OK(vt_plan_make(in_turn.rig.config, &(vt_plan_options){.schedule = vt_schedule_gpipe}, &plans[1]));
+        EXPECT_OK(vt_plan_make(in_turn.rig.config, &(vt_plan_options){.gpipe = true}, &plans[1]));
         EXPECT(plans[1].arena_bytes == plans[0].arena_bytes);
         EXPECT(plans[1].bytes[VT_MEMORY_ACTIVATIONS] == 2 * plans[0].bytes[VT_MEMORY_ACTIVATIONS]);
         EXPECT(activation_bytes(together.rig.trainer) <= plans[1].arena_bytes);
