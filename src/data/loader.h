@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "config/stages.h"
 #include "data/batch.h"
@@ -19,15 +20,13 @@ typedef struct {
     bool shuffle;        /* vt_random_permutation(seed, epoch), of many samples vt_random_permuted; else in order */
     int64_t every;       /* in order: only every N-th sample; 0: all */
     uint64_t seed;
-    int64_t prefetch;  /* batches ready ahead */
-    int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
-    vt_stages rollout; /* steps of forecast whose targets are read, by epoch; none: 1 */
-    bool indices_only; /* nothing is read: batches have samples, but no tensors */
-    unsigned unread;   /* tensors that are not read, as bits 1 << VT_TENSOR_…; batches don't have them */
-    bool skip_bad;     /* samples that cannot be read are marked in the batch instead of being an error */
-    void *(*allocate)(size_t bytes, void *context); /* memory of the ring, which a device may pin; NULL: malloc */
-    void (*release)(void *memory, void *context);
-    void *context;
+    int64_t prefetch;    /* batches ready ahead */
+    int64_t workers;     /* threads that read; 0: none, vt_loader_next reads */
+    vt_stages rollout;   /* steps of forecast whose targets are read, by epoch; none: 1 */
+    bool indices_only;   /* nothing is read: batches have samples, but no tensors */
+    unsigned unread;     /* tensors that are not read, as bits 1 << VT_TENSOR_…; batches don't have them */
+    bool skip_bad;       /* samples that cannot be read are marked in the batch instead of being an error */
+    vt_backend *backend; /* whose pinned memory the ring is in, so that the device reaches it; NULL: other memory */
 } vt_loader_options;
 
 typedef struct vt_loader vt_loader;

@@ -37,9 +37,10 @@ vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t 
     size_t offsets[VT_BATCH_TENSORS] = {0};
     const size_t bytes = lay_out(options, offsets), samples = (size_t)samples_of(options);
     slot->options = options;
-    if (!options->indices_only)
-        slot->memory =
-            options->allocate != NULL ? options->allocate(bytes, options->context) : vt_allocate_large(bytes);
+    if (!options->indices_only && options->backend != NULL)
+        VT_TRY(options->backend->allocate_host(options->backend, bytes, &slot->memory));
+    else if (!options->indices_only)
+        slot->memory = vt_allocate_large(bytes);
     slot->samples = malloc(samples * sizeof *slot->samples);
     slot->bad = malloc(samples * sizeof *slot->bad);
     slot->plan = vt_source_reading(options->source)->open(options->source);
@@ -62,8 +63,8 @@ void vt_slot_close(vt_slot *slot)
 {
     const vt_loader_options *options = slot->options;
     if (options == NULL) return;
-    if (slot->memory != NULL && options->release != NULL)
-        options->release(slot->memory, options->context);
+    if (options->backend != NULL)
+        options->backend->release_host(options->backend, slot->memory);
     else
         free(slot->memory);
     release_plan(slot);

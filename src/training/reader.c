@@ -34,23 +34,11 @@ int64_t vt_reader_batch(const vt_config *config, bool training)
     return own != VT_UNSET_INTEGER ? own * config->data_parallel : config->global_batch_size;
 }
 
-static void *allocate_pinned(size_t bytes, void *context)
-{
-    vt_backend *backend = context;
-    void *memory = NULL;
-    return backend->allocate_host(backend, bytes, &memory) == VT_OK ? memory : NULL;
-}
-
-static void release_pinned(void *memory, void *context)
-{
-    vt_backend *backend = context;
-    backend->release_host(backend, memory);
-}
-
 vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, vt_reader_use use,
                                 vt_source *source, vt_loader **loader)
 {
     const bool training = use.training;
+    const bool pins = backend != NULL && !backend->shares_host_memory;
     vt_loader_options options = {.source = source,
                                  .global_batch_size = vt_reader_batch(config, training),
                                  .part = world->coordinate[VT_AXIS_DATA],
@@ -65,12 +53,8 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                  .rollout = training ? vt_config_rollout(config) : (vt_stages){0},
                                  .unread = source->kind->reading != NULL ? vt_stage_unread(config, world, training) : 0,
                                  .skip_bad = config->skip_bad_samples,
-                                 .indices_only = use.indices_only};
-    if (backend != NULL && !backend->shares_host_memory) {
-        options.allocate = allocate_pinned;
-        options.release = release_pinned;
-        options.context = backend;
-    }
+                                 .indices_only = use.indices_only,
+                                 .backend = pins ? backend : NULL};
     return vt_loader_open(&options, loader);
 }
 

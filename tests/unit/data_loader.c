@@ -271,24 +271,27 @@ TEST(fewer_samples_than_a_batch)
 
 static int memory_balance;
 
-static void *count_allocate(size_t bytes, void *context)
+static vt_status count_allocate(vt_backend *backend, size_t bytes, void **memory)
 {
-    ++*(int *)context;
-    return malloc(bytes);
+    (void)backend;
+    memory_balance++;
+    *memory = malloc(bytes);
+    return VT_OK;
 }
 
-static void count_release(void *memory, void *context)
+static void count_release(vt_backend *backend, void *memory)
 {
-    --*(int *)context;
+    (void)backend;
+    memory_balance--;
     free(memory);
 }
 
-TEST(memory_of_the_caller)
+TEST(memory_of_a_back_end)
 {
     vt_dataset *dataset = open_dataset(&file);
     memory_balance = 0;
-    vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = 1, .allocate = count_allocate,
-                                    .release = count_release, .context = &memory_balance);
+    vt_backend backend = {.allocate_host = count_allocate, .release_host = count_release};
+    vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = 1, .backend = &backend);
     EXPECT(memory_balance == 4, "%d", memory_balance);
     vt_loader_close(&loader);
     EXPECT(memory_balance == 0, "%d", memory_balance);
