@@ -20,8 +20,6 @@ struct vt_record {
     vt_record_options run;
     vt_tensorboard *tensorboard;
     vt_rows *metrics, *epochs;
-    vt_step_sums epoch_sums;   /* since the epoch began, or this process */
-    vt_run_progress epoch;     /* when the last one was trained */
     vt_progress *progress;     /* NULL: no terminal */
     vt_progress_figures shown; /* there */
     int64_t first_step;        /* that this process made */
@@ -191,45 +189,44 @@ static void add_step(vt_step_sums *sums, const vt_record_step_figures *figures)
 }
 
 /* The time left is estimated from all time since the first step, validation included. */
-static void show_progress(vt_record *record, const vt_record_step_figures *figures)
+static void show_progress(vt_record *record, const vt_run_progress *progress, const vt_record_step_figures *figures)
 {
     vt_progress_figures *shown = &record->shown;
     const double now = vt_clock_seconds();
-    const vt_step_sums *sums = &record->epoch_sums;
     if (record->first_step == 0) {
-        record->first_step = figures->step;
+        record->first_step = progress->step;
         record->begin = now - figures->seconds;
     }
-    shown->epoch = figures->epoch;
-    shown->step = figures->step_of_epoch;
+    shown->epoch = progress->epoch + 1;
+    shown->step = progress->epoch_steps;
     shown->loss = figures->loss;
-    shown->samples_per_sec = (double)sums->samples / sums->seconds;
-    shown->data_wait = sums->waited / sums->seconds;
+    shown->samples_per_sec = (double)progress->epoch_samples / progress->epoch_seconds;
+    shown->data_wait = progress->epoch_waited / progress->epoch_seconds;
     const int64_t left = (shown->epochs - shown->epoch + 1) * shown->steps - shown->step;
-    shown->seconds_left = (double)left * (now - record->begin) / (double)(figures->step - record->first_step + 1);
+    shown->seconds_left = (double)left * (now - record->begin) / (double)(progress->step - record->first_step + 1);
     vt_sparkline_add(&shown->history, figures->loss);
     vt_progress_show(record->progress, shown);
 }
 
-vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged)
+vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_record_step_figures *figures)
 {
     vt_status status = VT_OK;
+    vt_step_sums *unlogged = &progress->unlogged;
     if (record == NULL) return VT_OK;
     char exponential[VT_NUMBER_SIZE] = "";
     if (record->run.scores->exponential != NULL)
         snprintf(exponential, sizeof exponential, ",%.9g", vt_text_plain_nan(exp(figures->loss)));
-    VT_TRY(vt_rows_add(record->metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g%s\n", (long long)figures->step,
-                       (long long)figures->epoch, figures->loss, figures->learning_rate, figures->gradient_norm,
+    VT_TRY(vt_rows_add(record->metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g%s\n", (long long)progress->step,
+                       (long long)progress->epoch + 1, figures->loss, figures->learning_rate, figures->gradient_norm,
                        (double)figures->samples / figures->seconds, figures->waited / figures->seconds, exponential));
-    add_step(&record->epoch_sums, figures);
-    show_progress(record, figures);
+    show_progress(record, progress, figures);
     if (record->run.config->log_every == 0) return VT_OK;
     add_step(unlogged, figures);
-    if (figures->step % record->run.config->log_every != 0) return VT_OK;
+    if (progress->step % record->run.config->log_every != 0) return VT_OK;
     vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
-                (long long)figures->step, mean_loss(unlogged), figures->gradient_norm, figures->shown_learning_rate,
+                (long long)progress->step, mean_loss(unlogged), figures->gradient_norm, figures->shown_learning_rate,
                 (double)unlogged->samples / unlogged->seconds);
-    VT_TRY(write_training_points(record, figures->step, unlogged, figures->shown_learning_rate));
+    VT_TRY(write_training_points(record, progress->step, unlogged, figures->shown_learning_rate));
     *unlogged = (vt_step_sums){0};
 done:
     return status;
@@ -245,15 +242,10 @@ static vt_step_sums sums_of_epoch(const vt_run_progress *progress)
                           .waited = progress->epoch_waited};
 }
 
-vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
-                          bool told)
+vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, double shown_learning_rate)
 {
     vt_step_sums sums = sums_of_epoch(progress);
     if (record == NULL) return VT_OK;
-    record->epoch_sums = (vt_step_sums){0};
-    record->epoch = *progress;
-    record->epoch.epoch_times = times;
-    if (told) return VT_OK;
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)progress->epoch + 1, sums.seconds,
                 (double)sums.samples / sums.seconds);
     vt_log_info("  Avg train loss=%f", mean_loss(&sums));
@@ -317,17 +309,17 @@ static void append_number(vt_text *line, double value)
     vt_text_append(line, isnan(value) ? "," : ",%.9g", value);
 }
 
-static vt_status add_epoch(const vt_record *record, const vt_evaluation *validation)
+static vt_status add_epoch(const vt_record *record, const vt_run_progress *progress, const vt_step_times *times,
+                           const vt_evaluation *validation)
 {
     vt_text line = {0};
-    const vt_step_sums sums = sums_of_epoch(&record->epoch);
-    const vt_step_times *times = &record->epoch.epoch_times;
+    const vt_step_sums sums = sums_of_epoch(progress);
     const double numbers[] = {mean_loss(&sums), validation->loss,     validation->baseline_loss,
                               sums.seconds,     (double)sums.samples, validation->seconds,
                               sums.waited,      times->forward,       times->backward,
                               times->optimizer, times->communication, vt_memory_resident(),
                               vt_memory_peak()};
-    vt_text_append(&line, "%lld,%lld", (long long)record->epoch.step, (long long)record->epoch.epoch + 1);
+    vt_text_append(&line, "%lld,%lld", (long long)progress->step, (long long)progress->epoch + 1);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) append_number(&line, numbers[i]);
     for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->model.values[i]);
     for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->baseline.values[i]);
@@ -347,7 +339,8 @@ static void log_scores(const vt_record *record, const vt_evaluation *validation)
     vt_text_close(&line);
 }
 
-vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluation *validation)
+vt_status vt_record_validation(vt_record *record, const vt_run_progress *progress, vt_step_times times,
+                               const vt_evaluation *validation)
 {
     char number[VT_NUMBER_SIZE];
     vt_status status = VT_OK;
@@ -356,11 +349,11 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluat
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     log_scores(record, validation);
-    const vt_step_sums trained = sums_of_epoch(&record->epoch);
+    const vt_step_sums trained = sums_of_epoch(progress);
     if (record->run.scores->tell_epoch != NULL)
-        record->run.scores->tell_epoch(record->epoch.epoch + 1, record->run.epochs, mean_loss(&trained), validation);
-    VT_TRY(write_validation_points(record, step, validation));
-    VT_TRY(add_epoch(record, validation));
+        record->run.scores->tell_epoch(progress->epoch + 1, record->run.epochs, mean_loss(&trained), validation);
+    VT_TRY(write_validation_points(record, progress->step, validation));
+    VT_TRY(add_epoch(record, progress, &times, validation));
     if (vt_run_report_write(record->run.run_directory, NULL) != VT_OK) { /* no reason to end a run */
         vt_log_warning("%s", vt_error_text());
         vt_error_clear();

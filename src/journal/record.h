@@ -39,9 +39,8 @@ vt_status vt_record_start(vt_record *record, double train_loss, const vt_evaluat
 /* Logs the memory in use, of this process or of the GPU, in GB as the tutorials count them; `what` says when. */
 void vt_record_memory(vt_backend *backend, const char *what);
 
+/* What the run's progress doesn't say of a step. */
 typedef struct {
-    int64_t step;                 /* steps done, this one included */
-    int64_t epoch, step_of_epoch; /* 1 for the first */
     int64_t samples;
     double waited;  /* seconds, of those below */
     double seconds; /* that the step took, waiting for data included */
@@ -50,21 +49,20 @@ typedef struct {
     double learning_rate, shown_learning_rate; /* that the step was made with; that curves show */
 } vt_record_step_figures;
 
-/* After every step: adds its row to metrics.csv, and redraws the progress bar. With log_every, every N-th step also
- * adds a line to the log and points to the curves: means over the steps since the last points, whose sums the run's
- * progress keeps in *unlogged. */
-vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged);
+/* After every step, which is in `progress` but for its loss: adds its row to metrics.csv, and redraws the progress bar.
+ * With log_every, every N-th step also adds a line to the log and points to the curves: means over the steps since the
+ * last points, whose sums are in progress->unlogged. */
+vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_record_step_figures *figures);
 
-/* After the last step of an epoch. times: where its seconds went. Takes progress->unlogged, as vt_record_step does.
- * told: the epoch was logged before the run was stopped in its validation, and only epochs.csv needs it now. */
-vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
-                          bool told);
+/* After the last step of an epoch. Takes progress->unlogged, as vt_record_step does. */
+vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, double shown_learning_rate);
 
 /* Target beside prediction, after epoch `epoch` (1 for the first); both [height, width] on the host. */
 vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_t epoch, int64_t step,
                             const float *target, const float *prediction);
 
-/* Ends the epoch: also writes its row of epochs.csv, and report.html. */
-vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluation *validation);
+/* Ends the epoch: also writes its row of epochs.csv, and report.html. times: where the epoch's seconds went. */
+vt_status vt_record_validation(vt_record *record, const vt_run_progress *progress, vt_step_times times,
+                               const vt_evaluation *validation);
 
 #endif

@@ -116,10 +116,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
     progress->epoch_steps++;
     progress->epoch_samples += figures->samples;
     progress->validation_loss = NAN;
-    vt_record_step_figures step = {.step = figures->step,
-                                   .epoch = progress->epoch + 1,
-                                   .step_of_epoch = progress->epoch_steps,
-                                   .samples = figures->samples,
+    vt_record_step_figures step = {.samples = figures->samples,
                                    .waited = waited,
                                    .seconds = seconds,
                                    .loss = figures->loss,
@@ -127,7 +124,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .learning_rate = figures->learning_rate,
                                    .shown_learning_rate =
                                        vt_learning_rate_shown(trainer->config, trainer->length, figures->step)};
-    VT_TRY(vt_record_step(loop->record, &step, &progress->unlogged));
+    VT_TRY(vt_record_step(loop->record, progress, &step));
     if (isfinite(figures->gradient_norm)) {
         loop->finite_steps++;
         progress->epoch_loss += figures->loss;
@@ -166,10 +163,10 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
         }
         double now = vt_clock_seconds(), waited = loop->waited[(figures.step - 1) % VT_STEPS_AHEAD];
-        if (status == VT_OK) status = note_step(loop, &figures, now - loop->step_begin, waited);
-        if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
         loop->progress.epoch_seconds += now - loop->step_begin;
         loop->progress.epoch_waited += waited;
+        if (status == VT_OK) status = note_step(loop, &figures, now - loop->step_begin, waited);
+        if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
         loop->progress.epoch_times = trainer->times;
         loop->step_begin = now;
         if (status != VT_OK) goto done;
@@ -308,11 +305,11 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
                            factor * own.optimizer};
 }
 
-static vt_status note_epoch(vt_loop *loop, bool told)
+static vt_status note_epoch(vt_loop *loop)
 {
     const vt_trainer *trainer = loop->trainer;
     const double shown_rate = vt_learning_rate_shown(trainer->config, trainer->length, loop->progress.step);
-    return vt_record_epoch(loop->record, &loop->progress, times_of_epoch(loop), shown_rate, told);
+    return vt_record_epoch(loop->record, &loop->progress, shown_rate);
 }
 
 /* Collective. The first sample of the epoch's last batch, as the model now predicts it. */
@@ -443,8 +440,8 @@ static vt_status train_epoch(vt_loop *loop)
         if (loop->bad_data) save_after_fault(loop);
         if (status != VT_OK) goto done;
     }
-    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop, told)));
     if (told) return VT_OK;
+    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop)));
     log_waiting(loop);
     VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));
 done:
@@ -465,7 +462,7 @@ static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
     if (status == VT_ERROR) save_after_fault(loop);
     if (status == VT_STOPPED) VT_TRY(checkpoint(loop, status));
     if (status != VT_OK) goto done;
-    status = vt_record_validation(loop->record, progress->step, validation);
+    status = vt_record_validation(loop->record, progress, times_of_epoch(loop), validation);
     if (isnan(progress->persistence_loss)) progress->persistence_loss = validation->baseline_loss;
     *progress = (vt_run_progress){.step = progress->step,
                                   .epoch = progress->epoch + 1,
