@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "storage/output_file.h"
@@ -51,41 +52,30 @@ static void hide_events(const char *run)
     free(logs);
 }
 
-/* <expdir>/<config>/<n>CPU */
-static char *directory_above(const vt_config *config, bool on_gpu)
+char *vt_run_directory_path(const vt_config *config, bool on_gpu)
 {
     const int64_t model_ranks = vt_config_model_ranks(config);
-    return vt_text_format("%s/%s/%lld%s", config->expdir, config->config,
+    return vt_text_format("%s/%s/%lld%s/%s", config->expdir, config->config,
                           (long long)(model_ranks > 1 ? model_ranks : config->ranks),
                           model_ranks > 1 ? "MP"
                           : on_gpu        ? "GPU"
-                                          : "CPU");
+                                          : "CPU",
+                          config->run_num);
 }
 
-char *vt_run_directory_path(const vt_config *config, bool on_gpu)
-{
-    char *above = directory_above(config, on_gpu), *path = vt_text_format("%s/%s", above, config->run_num);
-    free(above);
-    return path;
-}
-
-vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **path, char **renamed)
+vt_status vt_run_directory_make(const char *path, char **renamed)
 {
     vt_status status = VT_OK;
     struct stat info;
     *renamed = NULL;
-    char *parent = directory_above(config, on_gpu);
-    *path = vt_run_directory_path(config, on_gpu);
-    VT_TRY(vt_output_make_directory(parent));
-    if (lstat(*path, &info) == 0) {
-        *renamed = vt_run_directory_name_for_old(*path);
-        VT_CHECK(rename(*path, *renamed) == 0, "can't rename the earlier run %s to %s: %s", *path, *renamed,
+    if (lstat(path, &info) == 0) {
+        *renamed = vt_run_directory_name_for_old(path);
+        VT_CHECK(rename(path, *renamed) == 0, "can't rename the earlier run %s to %s: %s", path, *renamed,
                  strerror(errno));
         hide_events(*renamed);
     }
-    VT_TRY(vt_output_make_directory(*path));
+    VT_TRY(vt_output_make_directory(path));
 done:
-    free(parent);
     return status;
 }
 
@@ -109,10 +99,10 @@ void vt_run_directory_unlock(int *lock)
     *lock = -1;
 }
 
-vt_status vt_run_directory_lock_above(const vt_config *config, bool on_gpu, int *lock)
+vt_status vt_run_directory_lock_above(const char *path, int *lock)
 {
     vt_status status = VT_OK;
-    char *parent = directory_above(config, on_gpu);
+    char *parent = vt_file_directory(path);
     VT_TRY(vt_output_make_directory(parent));
     VT_TRY(vt_run_directory_lock(parent, true, lock));
 done:

@@ -9,8 +9,8 @@
 char *vt_run_directory_path(const vt_config *config, bool on_gpu);
 
 /* Makes it. If it exists, the older one is renamed to <run_num>.old-<time> first, and its event files to names that
- * TensorBoard does not look for. *path is malloc'd. *renamed is the older one's new path, malloc'd, or NULL. */
-vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **path, char **renamed);
+ * TensorBoard does not look for. *renamed is the older one's new path, malloc'd, or NULL. */
+vt_status vt_run_directory_make(const char *path, char **renamed);
 
 /* An unused name beside `path`: path.old-20251113-213555, or with -1, -2, … behind it; malloc'd. */
 char *vt_run_directory_name_for_old(const char *path);
@@ -22,6 +22,6 @@ vt_status vt_run_directory_lock(const char *path, bool wait, int *lock);
 void vt_run_directory_unlock(int *lock);
 
 /* Makes the directory above the run's and locks it, for the time in which the run's own is made or renamed. */
-vt_status vt_run_directory_lock_above(const vt_config *config, bool on_gpu, int *lock);
+vt_status vt_run_directory_lock_above(const char *path, int *lock);
 
 #endif

@@ -9,11 +9,6 @@
 #include "storage/output_file.h"
 #include "training/run_inside.h"
 
-static bool is_on_gpu(const vt_run *run)
-{
-    return !run->backend->shares_host_memory;
-}
-
 /* Locks the directory, so that from here on no other run can begin or continue in it, and chooses which checkpoint the
  * run continues from, if any. Rank 0 does it for all. */
 static vt_status lock_and_choose(vt_run *run)
@@ -21,7 +16,7 @@ static vt_status lock_and_choose(vt_run *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     bool any = false;
-    VT_TRY(vt_run_directory_lock_above(config, is_on_gpu(run), &run->lock_above));
+    VT_TRY(vt_run_directory_lock_above(run->directory, &run->lock_above));
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     if (config->resume == NULL) return VT_OK;
     VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &any));
@@ -38,11 +33,11 @@ static vt_status make_directory(vt_run *run)
 {
     vt_status status = VT_OK;
     const bool goes_on = run->resumes && !run->foreign;
-    char *renamed = NULL, *made = NULL, *log = vt_text_format("%s/out.log", run->directory);
+    char *renamed = NULL, *log = vt_text_format("%s/out.log", run->directory);
     if (goes_on)
         VT_TRY(vt_output_make_directory(run->directory));
     else
-        VT_TRY(vt_run_directory_make(run->config, is_on_gpu(run), &made, &renamed));
+        VT_TRY(vt_run_directory_make(run->directory, &renamed));
     vt_run_directory_unlock(&run->lock); /* of what stood there before; the one above is still held */
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     VT_TRY(vt_log_open(log, goes_on));
@@ -51,7 +46,6 @@ static vt_status make_directory(vt_run *run)
         vt_log_info("--resume: there is no checkpoint in %s/checkpoints, so the run starts afresh", run->directory);
 done:
     vt_run_directory_unlock(&run->lock_above);
-    free(made);
     free(renamed);
     free(log);
     return status;
@@ -80,7 +74,7 @@ vt_status vt_run_open_directory(vt_run *run)
     const vt_config *config = run->config;
     vt_world *world = run->world;
     const bool is_first = world->rank == 0;
-    run->directory = vt_run_directory_path(config, is_on_gpu(run));
+    run->directory = vt_run_directory_path(config, !run->backend->shares_host_memory);
     VT_TRY(vt_checkpoint_store_open(run->directory, config->keep_last, &run->checkpoints));
     VT_TRY(vt_world_agree(world, is_first ? lock_and_choose(run) : VT_OK));
     run->resumes = vt_world_any(world, run->resumes);

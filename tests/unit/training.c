@@ -656,30 +656,30 @@ TEST(run_directory_names_what_it_ran_on)
 TEST(run_directory_is_never_overwritten)
 {
     vt_config *config = NULL;
-    char *path = NULL, *renamed = NULL, kept[512];
+    char *renamed = NULL, kept[512];
     struct stat info;
     EXPECT_OK(vt_config_open_default(&config));
     EXPECT_OK(vt_config_set(config, "expdir", vt_test_directory()));
     EXPECT_OK(vt_config_set(config, "run_num", "tag"));
-    EXPECT_OK(vt_run_directory_make(config, false, &path, &renamed));
-    EXPECT(renamed == NULL);
+    char *path = vt_run_directory_path(config, false);
     snprintf(kept, sizeof kept, "%s/base/1CPU/tag", vt_test_directory());
     EXPECT(strcmp(path, kept) == 0, "%s", path);
+    EXPECT_OK(vt_run_directory_make(path, &renamed));
+    EXPECT(renamed == NULL);
     snprintf(kept, sizeof kept, "%s/precious", path);
     fclose(fopen(kept, "w"));
-    free(path);
-    EXPECT_OK(vt_run_directory_make(config, false, &path, &renamed));
+    EXPECT_OK(vt_run_directory_make(path, &renamed));
     EXPECT(renamed != NULL && strstr(renamed, "/tag.old-") != NULL);
     snprintf(kept, sizeof kept, "%s/precious", renamed != NULL ? renamed : "");
     EXPECT(stat(kept, &info) == 0);
-    free(path);
     free(renamed);
-    EXPECT_OK(vt_run_directory_make(config, false, &path, &renamed)); /* within the same second: another name */
+    EXPECT_OK(vt_run_directory_make(path, &renamed)); /* within the same second: another name */
     EXPECT(renamed != NULL && stat(kept, &info) == 0);
-    free(path);
     free(renamed);
+    free(path);
     EXPECT_OK(vt_config_set(config, "expdir", kept)); /* a file where a directory should be */
-    EXPECT_ERROR(vt_run_directory_make(config, false, &path, &renamed), "can't make the directory");
+    path = vt_run_directory_path(config, false);
+    EXPECT_ERROR(vt_run_directory_make(path, &renamed), "can't make the directory");
     free(path);
     vt_config_close(&config);
 }
