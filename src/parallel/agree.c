@@ -75,16 +75,19 @@ char *vt_world_cause(vt_world *world, vt_status status)
     return failed < 0 ? NULL : spread_cause(world, failed);
 }
 
-int vt_world_lift_failure(vt_world *world)
+vt_agreed_failure vt_world_lift_failure(vt_world *world)
 {
+    vt_agreed_failure failure = {.speaker = world->speaker};
+    vt_error_move_out(&failure.cause);
     world->agreed_failure = false;
-    return world->speaker;
+    return failure;
 }
 
-void vt_world_restore_failure(vt_world *world, int speaker)
+void vt_world_restore_failure(vt_world *world, const vt_agreed_failure *failure)
 {
+    vt_error_move_in(&failure->cause);
     world->agreed_failure = true;
-    world->speaker = speaker;
+    world->speaker = failure->speaker;
 }
 
 bool vt_world_speaks(const vt_world *world)

@@ -98,10 +98,14 @@ vt_status vt_world_agree(vt_world *world, vt_status status);
 char *vt_world_cause(vt_world *world, vt_status status);
 
 /* Around what the ranks still do together after an agreed failure (a last checkpoint): between the two calls they can
- * agree on new errors. The second call restores the old failure, reported by the same rank, which the first call
- * returns. */
-int vt_world_lift_failure(vt_world *world);
-void vt_world_restore_failure(vt_world *world, int speaker);
+ * agree on new errors. The first call takes the failure, with this rank's note; the second one restores it, in the
+ * place of whatever is noted then. */
+typedef struct {
+    int speaker; /* the rank that reports it */
+    vt_error cause;
+} vt_agreed_failure;
+vt_agreed_failure vt_world_lift_failure(vt_world *world);
+void vt_world_restore_failure(vt_world *world, const vt_agreed_failure *failure);
 
 /* Does this rank print messages for the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */
 bool vt_world_speaks(const vt_world *world);

@@ -253,13 +253,10 @@ done:
 static void save_after_fault(vt_loop *loop)
 {
     vt_world *world = loop->trainer->world;
-    vt_error cause;
-    vt_error_move_out(&cause);
-    const int speaker = vt_world_lift_failure(world); /* so that the ranks can agree on the checkpoint */
+    const vt_agreed_failure failure = vt_world_lift_failure(world); /* so that the ranks can agree on the checkpoint */
     loop->bad_data = false;
     vt_status status = vt_world_agree(world, take_steps(loop, 0));
     if (loop->bad_data) { /* the step after a bad one is bad, too, and no other was begun */
-        vt_error_clear();
         (void)vt_world_lift_failure(world);
         status = VT_OK;
     }
@@ -272,9 +269,7 @@ static void save_after_fault(vt_loop *loop)
                     (long long)loop->progress.step);
     else if (status != VT_OK)
         vt_log_warning("the data can't be read any further, and no checkpoint could be saved: %s", vt_error_text());
-    vt_error_clear();
-    vt_world_restore_failure(world, speaker);
-    vt_error_move_in(&cause);
+    vt_world_restore_failure(world, &failure);
 }
 
 /* Collective, after all ranks have agreed on a failure: the checkpoint that is still being written. The error stays
@@ -282,14 +277,10 @@ static void save_after_fault(vt_loop *loop)
 static void finish_saving(vt_loop *loop)
 {
     vt_world *world = loop->trainer->world;
-    vt_error cause;
     if (vt_checkpoint_saver_busy(loop->saver) < 0) return;
-    vt_error_move_out(&cause);
-    const int speaker = vt_world_lift_failure(world);
+    const vt_agreed_failure failure = vt_world_lift_failure(world);
     if (vt_checkpoint_saver_wait(loop->saver) != VT_OK) vt_log_warning("%s", vt_error_text());
-    vt_error_clear();
-    vt_world_restore_failure(world, speaker);
-    vt_error_move_in(&cause);
+    vt_world_restore_failure(world, &failure);
 }
 
 /* ---- an epoch ---- */

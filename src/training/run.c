@@ -306,21 +306,17 @@ done:
 static vt_status step_back(vt_run *run)
 {
     vt_status status = VT_OK;
-    vt_error cause;
     bool older = false;
-    vt_error_move_out(&cause);
-    const int speaker = vt_world_lift_failure(run->world);
+    const vt_agreed_failure failure = vt_world_lift_failure(run->world);
     if (run->world->rank == 0)
         status = vt_checkpoint_store_step_back(run->checkpoints, run->loop.progress.step, &older);
     VT_TRY(vt_world_agree(run->world, status));
     older = vt_world_any(run->world, older);
-    vt_error_move_in(&cause);
     if (!older) {
-        vt_world_restore_failure(run->world, speaker);
+        vt_world_restore_failure(run->world, &failure);
         return VT_ERROR;
     }
-    vt_log_warning("%s; going back to an older checkpoint, once", vt_error_text());
-    vt_error_clear();
+    vt_log_warning("%s; going back to an older checkpoint, once", failure.cause.text);
     vt_step_drop(run->loop.trainer);
     vt_rows_close(&run->loop.sample_trace);
     vt_record_close(&run->loop.record);
