@@ -118,13 +118,6 @@ done:
     return status;
 }
 
-/* Several threads may find the same sample bad. */
-static void mark_bad(int64_t sample, void *context)
-{
-    vt_slot *slot = context;
-    __atomic_store_n(&slot->bad[sample], true, __ATOMIC_RELAXED);
-}
-
 vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder, vt_error *error)
 {
     const vt_reading *reading = vt_source_reading(slot->options->source);
@@ -133,7 +126,7 @@ vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder, vt_error
     if (slot->options->skip_bad) {
         vt_log_warning("skipped: %s", vt_error_text());
         vt_error_clear();
-        reading->retry(slot->plan, item, decoder, mark_bad, slot);
+        reading->retry(slot->plan, item, decoder, slot->bad);
         return VT_OK;
     }
     vt_error_move_out(error);

@@ -108,11 +108,10 @@ static vt_status read_sample(vt_read_plan *plan, int64_t item, vt_decoder *decod
     return source->kind->read(source, plan->samples[item], places);
 }
 
-static void mark_sample(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
-                        void (*mark)(int64_t sample, void *context), void *context)
+static void mark_sample(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
 {
     (void)plan, (void)decoder;
-    mark(item, context);
+    vt_mark_bad(bad, item);
 }
 
 void vt_source_describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)

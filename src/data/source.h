@@ -66,13 +66,18 @@ typedef struct {
     void (*release)(vt_read_plan *plan);
     /* Does one item, with a thread's own decoder. Any thread, any order, each item once. */
     vt_status (*run)(vt_read_plan *plan, int64_t item, vt_decoder *decoder);
-    /* After an item failed: reads what can be read of it, and calls mark(i, context) for each of the plan's samples
-     * that lacks something. */
-    void (*retry)(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
-                  void (*mark)(int64_t sample, void *context), void *context);
+    /* After an item failed: reads what can be read of it, and marks each of the plan's samples that lacks something
+     * (vt_mark_bad). */
+    void (*retry)(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad);
     /* The index-th extent of an item; .bytes = -1 ends the list. NULL: no item reads a file. */
     vt_file_extent (*extent)(const vt_read_plan *plan, int64_t item, int64_t index);
 } vt_reading;
+
+/* bad [samples of a plan]: several threads may find the same sample bad. */
+static inline void vt_mark_bad(bool *bad, int64_t sample)
+{
+    __atomic_store_n(&bad[sample], true, __ATOMIC_RELAXED);
+}
 
 /* A plain plan keeps nothing but what it is asked for. These are for readings that need no more; in the plan that is
  * made each sample is an item. */

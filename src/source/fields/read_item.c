@@ -405,8 +405,7 @@ done:
 
 /* Reads each time of the item alone; the good ones end up in their places. HDF5 is not asked again: after a failed read
  * its buffers may hold anything. */
-void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *decoder,
-                          void (*mark)(int64_t sample, void *context), void *context)
+void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *decoder, bool *bad)
 {
     const vt_fields_plan *plan = (const vt_fields_plan *)base;
     const vt_read_item *item = vt_plan_item(plan, index);
@@ -425,7 +424,7 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
             memcpy(frame->values, copy.values, bytes);
             finish_part(plan, item->first_frame + f);
         } else {
-            mark(frame->sample, context);
+            vt_mark_bad(bad, frame->sample);
         }
         vt_error_clear();
         free(copy.values);

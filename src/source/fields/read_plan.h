@@ -45,8 +45,7 @@ typedef struct {
 vt_read_plan *vt_fields_plan_open(vt_source *source);
 void vt_fields_plan_close(vt_read_plan *plan);
 vt_status vt_fields_plan_run(vt_read_plan *plan, int64_t item, vt_decoder *decoder);
-void vt_fields_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
-                          void (*mark)(int64_t sample, void *context), void *context);
+void vt_fields_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad);
 vt_file_extent vt_fields_plan_extent(const vt_read_plan *plan, int64_t item, int64_t further);
 
 /* Begins anew, with no frames. */

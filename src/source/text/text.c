@@ -300,11 +300,10 @@ done:
     return status;
 }
 
-static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
-                       void (*mark)(int64_t sample, void *context), void *context)
+static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
 {
     (void)decoder;
-    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) mark(i, context);
+    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) vt_mark_bad(bad, i);
 }
 
 static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t index)

@@ -338,11 +338,10 @@ static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
     return vt_box_read(volumes->boxes[c->tensor], &c->cube, item - c->first_item, &c->fields, decoder, c->to);
 }
 
-static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
-                       void (*mark)(int64_t sample, void *context), void *context)
+static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
 {
     (void)decoder;
-    mark(read_of(plan, item)->sample, context);
+    vt_mark_bad(bad, read_of(plan, item)->sample);
 }
 
 static vt_file_extent extent_of_item(const vt_read_plan *plan, int64_t item, int64_t index)
