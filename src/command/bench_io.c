@@ -53,14 +53,13 @@ typedef struct {
 static vt_status read_round(bench *b, double *seconds)
 {
     vt_status status = VT_OK;
-    double waited = 0;
     const int64_t of_epoch = vt_loader_batch_count(b->loader);
     const vt_batch *batch = NULL;
     vt_loader_begin(b->loader, 0, 0);
     double begin = vt_clock_seconds();
     for (int64_t i = 0; i < b->batches; i++) {
         if (i > 0 && i % of_epoch == 0) vt_loader_begin(b->loader, i / of_epoch, 0);
-        VT_TRY(vt_world_agree(b->world, vt_loader_next(b->loader, &batch, &waited)));
+        VT_TRY(vt_world_agree(b->world, vt_loader_next(b->loader, &batch)));
     }
     *seconds = vt_world_most(b->world, vt_clock_seconds() - begin);
     vt_loader_rest(b->loader); /* only the next batch is read ahead */

@@ -49,6 +49,7 @@ typedef struct {
     /* Its samples are members of ensembles already: what the noise of each depends on, [sample_count, 2]. NULL: they
      * are not. */
     const uint32_t *noise_keys;
+    double waited;   /* seconds, for this batch */
     const bool *bad; /* those that could not be read and have to be replaced, [sample_count]; NULL: errors are errors */
 } vt_batch;
 

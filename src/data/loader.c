@@ -278,7 +278,7 @@ static vt_slot *take_ready(vt_loader *loader)
     return slot;
 }
 
-vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds)
+vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch)
 {
     *batch = NULL;
     VT_ASSERT(loader->begun);
@@ -289,7 +289,7 @@ vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *wait
         slot = take_ready(loader);
     else
         read_batch(loader, loader->next, slot);
-    *waited_seconds += vt_clock_seconds() - start;
+    slot->batch.waited = vt_clock_seconds() - start;
     if (slot->failed) {
         vt_error_move_in(&slot->error);
         return VT_ERROR;

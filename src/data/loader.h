@@ -49,9 +49,9 @@ void vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch);
 /* Drops what was read ahead, and reads nothing until the next vt_loader_begin. */
 void vt_loader_rest(vt_loader *loader);
 
-/* The next batch of the epoch, valid until the next call; *batch is NULL after the last one. Waiting time is added to
- * *waited_seconds. Errors of the reader threads come out here. */
-vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds);
+/* The next batch of the epoch, valid until the next call; *batch is NULL after the last one. Errors of the reader
+ * threads come out here. */
+vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch);
 
 /* With skip_bad, for every batch: the samples i with bad[i] (those of batch->bad and perhaps more) become copies of the
  * next good sample of this part of the batch, wrapping round; without one, of the last good sample of an earlier batch.

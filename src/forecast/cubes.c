@@ -108,12 +108,11 @@ static vt_status go_through(cubes *c)
     vt_status status = VT_OK;
     vt_world *world = c->world;
     int64_t replaced = 0;
-    double waited = 0;
     vt_step_evaluation_open(c->trainer, true, &c->sums);
     vt_loader_begin(c->loader, 0, 0);
     for (;;) {
         const vt_batch *batch = NULL;
-        VT_TRY(vt_reader_next(c->trainer, c->loader, &batch, &waited, &replaced));
+        VT_TRY(vt_reader_next(c->trainer, c->loader, &batch, &replaced));
         if (batch == NULL) break;
         VT_TRY(vt_world_agree(world, vt_step_evaluate(c->trainer, batch, &c->sums)));
         VT_TRY(vt_world_agree(world, add_own_spectra(c, batch)));

@@ -46,12 +46,11 @@ typedef struct {
 static vt_status next_batch(bench *b)
 {
     vt_status status = VT_OK;
-    double waited = 0;
     int64_t replaced = 0;
     b->batch = NULL;
     while (b->batch == NULL) {
         if (b->epoch < 0) vt_loader_begin(b->loader, b->epoch = 0, 0);
-        VT_TRY(vt_reader_next(b->trainer, b->loader, &b->batch, &waited, &replaced));
+        VT_TRY(vt_reader_next(b->trainer, b->loader, &b->batch, &replaced));
         if (b->batch == NULL) vt_loader_begin(b->loader, ++b->epoch, 0);
     }
 done:

@@ -130,14 +130,14 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
     vt_world *world = trainer->world;
     bool averaged = false;
     int64_t replaced = 0;
-    double begin = vt_clock_seconds(), waited = 0;
+    const double begin = vt_clock_seconds();
     vt_step_evaluation_open(trainer, with_baseline, validation);
     vt_loader_begin(loader, 0, 0);
     averaged = trainer->config->ema_validate; /* on all ranks, which leave together, too */
     if (averaged) vt_trainer_exchange_average(trainer);
     for (;;) {
         const vt_batch *batch = NULL;
-        VT_TRY(vt_reader_next(trainer, loader, &batch, &waited, &replaced));
+        VT_TRY(vt_reader_next(trainer, loader, &batch, &replaced));
         VT_TRY(vt_world_agree(world, vt_stop_requested() ? VT_STOPPED : VT_OK));
         if (batch == NULL) break;
         VT_TRY(vt_world_agree(world, vt_step_evaluate(trainer, batch, validation)));

@@ -37,14 +37,13 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t batches, const
 static vt_status evaluate_start(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    double waited = 0;
     vt_loader *const loaders[2] = {loop->training_loader, loop->validation_loader};
     vt_evaluation sums[2];
     for (int i = 0; i < 2; i++) vt_step_evaluation_open(loop->trainer, false, &sums[i]);
     for (int i = 0; i < 2; i++) {
         const vt_batch *batch = NULL;
         vt_loader_begin(loaders[i], 0, 0);
-        VT_TRY(vt_reader_next(loop->trainer, loaders[i], &batch, &waited, &loop->replaced));
+        VT_TRY(vt_reader_next(loop->trainer, loaders[i], &batch, &loop->replaced));
         VT_ASSERT(batch != NULL); /* the set was counted */
         VT_TRY(vt_world_agree(loop->trainer->world, vt_step_evaluate(loop->trainer, batch, &sums[i])));
         vt_step_evaluation_finish(loop->trainer, &sums[i]);
@@ -412,14 +411,13 @@ static vt_status train_epoch(vt_loop *loop)
     begin_loss(loop);
     vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {
-        double *waited = &loop->waited[trainer->steps_started % VT_STEPS_AHEAD];
-        *waited = 0;
         prepare_step(loop);
         vt_range_begin("step %lld", (long long)loop->epoch_started);
-        status = vt_reader_next(trainer, loop->training_loader, &batch, waited, &loop->replaced);
+        status = vt_reader_next(trainer, loop->training_loader, &batch, &loop->replaced);
         VT_ASSERT(status != VT_OK || batch != NULL); /* the steps were counted */
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
+        loop->waited[trainer->steps_started % VT_STEPS_AHEAD] = batch->waited;
         vt_sample_trace_add(loop->sample_trace, trainer->steps_started + 1, progress->epoch + 1, batch);
         status = vt_step_start(trainer, batch);
         vt_range_end();

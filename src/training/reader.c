@@ -153,12 +153,11 @@ static vt_status replace_bad(vt_world *world, vt_loader *loader, const vt_batch 
     return status;
 }
 
-vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, double *waited,
-                         int64_t *replaced)
+vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, int64_t *replaced)
 {
     const vt_config *config = trainer->config;
     vt_world *world = trainer->world;
-    vt_status status = vt_loader_next(loader, batch, waited);
+    vt_status status = vt_loader_next(loader, batch);
     VT_TRY(vt_world_agree(world, status));
     if (config->skip_bad_samples && *batch != NULL && (*batch)->bad != NULL)
         VT_TRY(replace_bad(world, loader, *batch, replaced));

@@ -55,8 +55,7 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
 /* Collective: fails on all ranks when one can't read. *batch is NULL after the epoch's last. With skip_bad_samples,
  * what could not be read is replaced, in the same way on all ranks that share a sample, and *replaced is increased by
  * the number of such samples on all ranks. */
-vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, double *waited,
-                         int64_t *replaced);
+vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, int64_t *replaced);
 
 /* ---- a source's frames in the memory of a device (cache: device), where batches are assembled from them ---- */
 

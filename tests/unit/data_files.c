@@ -87,16 +87,14 @@ vt_loader *test_loader(vt_loader_options options)
 const vt_batch *test_next(vt_loader *loader)
 {
     const vt_batch *batch = NULL;
-    double waited = 0;
-    EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+    EXPECT_OK(vt_loader_next(loader, &batch));
     return batch;
 }
 
 void test_expect_bad_batch(vt_loader *loader, const char *message)
 {
     const vt_batch *batch = NULL;
-    double waited = 0;
-    EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), message);
+    EXPECT_ERROR(vt_loader_next(loader, &batch), message);
 }
 
 void test_log_begin(void)

@@ -245,13 +245,12 @@ static vt_loader *open_loader(vt_source *source, int64_t workers, bool skip_bad)
 /* Calls look(batch) for all batches of three epochs. */
 static void for_each_batch(vt_source *source, int64_t workers, bool skip_bad, void (*look)(const vt_batch *batch))
 {
-    double waited = 0;
     const vt_batch *batch = NULL;
     vt_loader *loader = open_loader(source, workers, skip_bad);
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         vt_loader_begin(loader, epoch, 0);
         for (;;) {
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            EXPECT_OK(vt_loader_next(loader, &batch));
             if (batch == NULL) break;
             look(batch);
         }

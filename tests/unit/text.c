@@ -290,8 +290,7 @@ TEST(windows_of_a_text)
         int64_t sample = 0;
         for (;;) {
             const vt_batch *batch = NULL;
-            double waited = 0;
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            EXPECT_OK(vt_loader_next(loader, &batch));
             if (batch == NULL) break;
             for (int64_t i = 0; i < batch->sample_count; i++, sample++)
                 for (int64_t k = 0; k < 8; k++) {
@@ -357,8 +356,7 @@ TEST(partial_batch_is_filled_up)
         vt_loader_begin(loader, 0, 0);
         for (int b = 0; b < 4; b++) {
             const vt_batch *batch = NULL;
-            double waited = 0;
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            EXPECT_OK(vt_loader_next(loader, &batch));
             EXPECT(batch != NULL && batch->sample_count == BATCH / PARTS && batch->global_count == (b < 3 ? BATCH : 2));
             const int32_t *x = batch->tensors[VT_TENSOR_INPUT], *y = batch->tensors[VT_TENSOR_TARGET];
             for (int64_t i = 0; i < batch->sample_count; i++) {
