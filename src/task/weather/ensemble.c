@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backend/dropout.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -56,12 +57,6 @@ static double *sums_of(const vt_scores *ensemble, int64_t lead, int64_t channel,
     return vt_scores_cell(ensemble, lead, channel) + scale * (ensemble->cell / SCALES);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Adds the scores of the members' forecasts at one point. The mean distance of all pairs follows when they are sorted:
  * |x_i - x_j| summed over i < j is the sum of (2 k - n + 1) x_k. members: [n], sorted here. */
 static void add_point(double *members, int64_t n, double target, double weight, double *sums)
@@ -69,7 +64,7 @@ static void add_point(double *members, int64_t n, double target, double weight, 
     double distance = 0, pairs = 0, mean = 0, squares = 0;
     int64_t below = 0, equal = 0;
     for (int64_t i = 0; i < n; i++) mean += members[i] / (double)n;
-    qsort(members, (size_t)n, sizeof *members, ascending);
+    qsort(members, (size_t)n, sizeof *members, vt_by_value);
     for (int64_t k = 0; k < n; k++) {
         const double departure = members[k] - mean;
         distance += fabs(members[k] - target);
