@@ -13,7 +13,7 @@
 /* Batches are numbered through all epochs: batch b of epoch e is e · batch_count + b. The ring has prefetch + 1 slots:
  * the one before `first` is the consumer's; first … first + filled - 1 are planned. The readers do their items,
  * beginning with the first slot, and then plan the next one. So all of them work on the batch that is needed next.
- * Without threads there is one slot. */
+ * Without threads there is one slot, and the consumer does the same when it asks for a batch. */
 struct vt_loader {
     vt_loader_options options;
     vt_sampler *sampler; /* used by whoever plans: one thread at a time */
@@ -21,7 +21,7 @@ struct vt_loader {
     int64_t slot_count;
     vt_slot *slots;
     int64_t next, end;  /* the batch that vt_loader_next hands out next, and the first of the next epoch */
-    vt_decoder decoder; /* without threads */
+    vt_decoder decoder; /* the consumer's, without threads */
     char *last_good;    /* the tensors of a sample, one behind another, for vt_loader_replace_bad; NULL: none yet */
 
     pthread_t *threads; /* [workers] */
@@ -45,15 +45,6 @@ static vt_status plan_batch(vt_loader *loader, int64_t number, vt_slot *slot)
     vt_batch batch = vt_sampler_batch(loader->sampler, epoch, number % loader->batch_count);
     batch.steps = (int64_t)vt_stages_at(&loader->options.rollout, epoch);
     return vt_slot_plan(slot, &batch);
-}
-
-/* Without threads: all of a batch. */
-static void read_batch(vt_loader *loader, int64_t number, vt_slot *slot)
-{
-    vt_error error;
-    if (plan_batch(loader, number, slot) != VT_OK) return;
-    for (int64_t item = 0; item < slot->items && !slot->failed; item++)
-        if (vt_slot_run(slot, item, &loader->decoder, &error) != VT_OK) vt_slot_note_failure(slot, item, &error);
 }
 
 static vt_slot *slot_at(vt_loader *loader, int64_t place)
@@ -104,27 +95,30 @@ static void plan_next(vt_loader *loader)
     pthread_cond_broadcast(&loader->wanted);
 }
 
+/* Likewise, one of both; false: there is nothing to do. */
+static bool read_on(vt_loader *loader, vt_decoder *decoder)
+{
+    vt_slot *slot = loader->halted ? NULL : find_work(loader);
+    const bool may_plan = loader->begun && !loader->halted && !loader->failed && !loader->planning &&
+                          loader->filled < loader->options.prefetch;
+    if (slot == NULL && !may_plan) return false;
+    loader->busy++;
+    if (slot != NULL)
+        work_on(loader, slot, decoder);
+    else
+        plan_next(loader);
+    if (--loader->busy == 0) pthread_cond_signal(&loader->idle);
+    return true;
+}
+
 static void *read_ahead(void *context)
 {
     vt_loader *loader = context;
     vt_decoder decoder = {0};
     vt_threads_roam();
     pthread_mutex_lock(&loader->lock);
-    while (!loader->stop) {
-        vt_slot *slot = loader->halted ? NULL : find_work(loader);
-        bool may_plan = loader->begun && !loader->halted && !loader->failed && !loader->planning &&
-                        loader->filled < loader->options.prefetch;
-        if (slot == NULL && !may_plan) {
-            pthread_cond_wait(&loader->wanted, &loader->lock);
-            continue;
-        }
-        loader->busy++;
-        if (slot != NULL)
-            work_on(loader, slot, &decoder);
-        else
-            plan_next(loader);
-        if (--loader->busy == 0) pthread_cond_signal(&loader->idle);
-    }
+    while (!loader->stop)
+        if (!read_on(loader, &decoder)) pthread_cond_wait(&loader->wanted, &loader->lock);
     pthread_mutex_unlock(&loader->lock);
     vt_decoder_close(&decoder);
     return NULL;
@@ -174,6 +168,7 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
     VT_ASSERT(options->global_batch_size > 0 && (options->workers == 0 || options->prefetch > 0));
     loader->options = *options;
     if (source->is_constant) loader->options.workers = 0;
+    if (loader->options.workers == 0) loader->options.prefetch = 1;
     if (options->parts == 0) loader->options.parts = 1;
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->filled_one, NULL);
@@ -262,12 +257,14 @@ void vt_loader_rest(vt_loader *loader)
     pthread_mutex_unlock(&loader->lock);
 }
 
-/* Waits for the first slot and takes it out of the ring, unless it holds an error. */
+/* Waits for the first slot, or fills it, and takes it out of the ring, unless it holds an error. */
 static vt_slot *take_ready(vt_loader *loader)
 {
     pthread_mutex_lock(&loader->lock);
     vt_slot *slot = slot_at(loader, 0);
-    while (loader->filled == 0 || !vt_slot_is_ready(slot)) pthread_cond_wait(&loader->filled_one, &loader->lock);
+    while (loader->filled == 0 || !vt_slot_is_ready(slot))
+        if (loader->thread_count > 0 || !read_on(loader, &loader->decoder))
+            pthread_cond_wait(&loader->filled_one, &loader->lock);
     VT_ASSERT(loader->reading - loader->filled == loader->next);
     if (!slot->failed) {
         loader->first = (loader->first + 1) % loader->slot_count;
@@ -284,11 +281,7 @@ vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch)
     VT_ASSERT(loader->begun);
     if (loader->next == loader->end) return VT_OK;
     const double start = vt_clock_seconds();
-    vt_slot *slot = loader->slots;
-    if (loader->options.workers > 0)
-        slot = take_ready(loader);
-    else
-        read_batch(loader, loader->next, slot);
+    vt_slot *slot = take_ready(loader);
     slot->batch.waited = vt_clock_seconds() - start;
     if (slot->failed) {
         vt_error_move_in(&slot->error);
