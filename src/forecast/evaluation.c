@@ -101,7 +101,10 @@ static vt_status take_memory(vt_evaluated *e)
                                        .stds = e->stds,
                                        .members = vt_members_number(e->members),
                                        .goes_round =
-                                           longitudes != NULL && vt_window_goes_round(longitudes, config->img_size[1])};
+                                           longitudes != NULL && vt_window_goes_round(longitudes, config->img_size[1]),
+                                       .names = (const char *const *)e->names,
+                                       .variables = e->variables,
+                                       .step = e->step};
     vt_scores_open(&options, &e->scores);
     if (e->members->count > 0) vt_ensemble_open(&options, &e->ensemble);
     vt_spectra_open(&options, &e->spectra);

@@ -138,15 +138,14 @@ static vt_status write_files(const vt_evaluated *e)
     static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv", "rank_histogram.csv"};
     enum { FILES = sizeof files / sizeof files[0] };
     vt_status status = VT_OK;
-    const char *const *names = (const char *const *)e->names;
     char *paths[FILES], *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n",
                                                e->options->test ? "test" : "valid", (long long)e->loss_count, e->loss);
     for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step, e->errors.memory != NULL));
-    VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
-    VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
-    if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4], names, e->step));
+    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], e->errors.memory != NULL));
+    VT_TRY(vt_scores_write_horizons(e->scores, paths[2]));
+    VT_TRY(vt_spectra_write(e->spectra, paths[3]));
+    if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4]));
 done:
     for (int i = 0; i < FILES; i++) free(paths[i]);
     free(loss);

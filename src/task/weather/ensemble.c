@@ -163,13 +163,11 @@ void vt_ensemble_print(FILE *file, const vt_scores *ensemble, int64_t lead, int6
     }
 }
 
-vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path, const char *const *channel_names,
-                                  int64_t step)
+vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path)
 {
     vt_status status = VT_OK;
-    const vt_lead_unit unit = vt_lead_unit_of(step);
+    const vt_lead_unit unit = vt_lead_unit_of(ensemble->options.step);
     const int64_t leads = ensemble->options.leads, ranks = ensemble->options.members + 1;
-    char buffer[32];
     FILE *file = NULL;
     VT_TRY(vt_output_open(path, &file));
     fprintf(file, "channel,lead_hours,rank,frequency,ratio%s%s\n", unit.column != NULL ? ",lead_" : "",
@@ -177,8 +175,8 @@ vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path, c
     for (int64_t i = 0; i < ensemble->options.channels * leads * ranks; i++) {
         const int64_t channel = i / ranks / leads, lead = i / ranks % leads, rank = i % ranks;
         const double frequency = vt_ensemble_rank(ensemble, lead, channel, rank);
-        vt_csv_text(file, vt_scores_channel_name(channel_names, channel, buffer));
-        vt_csv_number(file, vt_length_hours((lead + 1) * step));
+        vt_csv_text(file, ensemble->options.names[channel]);
+        vt_csv_number(file, vt_length_hours((lead + 1) * ensemble->options.step));
         fprintf(file, ",%lld", (long long)rank);
         vt_csv_number(file, frequency);
         vt_csv_number(file, frequency * (double)ranks); /* 1: as often as in a flat histogram */

@@ -50,8 +50,7 @@ double vt_ensemble_ratio(const vt_scores *ensemble, int64_t lead, int64_t channe
 double vt_ensemble_rank(const vt_scores *ensemble, int64_t lead, int64_t channel, int64_t rank);
 
 /* Writes a row for each channel, lead and rank; as vt_spectra_write does. */
-vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path, const char *const *channel_names,
-                                  int64_t step);
+vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path);
 
 /* The columns of a row of scores.csv, and their names; each begins with a comma. */
 extern const char vt_ensemble_columns[];

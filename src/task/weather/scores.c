@@ -219,13 +219,13 @@ const char *vt_scores_channel_name(const char *const *channel_names, int64_t cha
     return buffer;
 }
 
-static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t channel, const char *name,
-                      const vt_variable *variable, double hours)
+static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t channel)
 {
-    vt_csv_text(file, name);
+    const vt_variable *variable = &scores->options.variables[channel];
+    vt_csv_text(file, scores->options.names[channel]);
     fputc(',', file);
     vt_csv_text(file, variable->units);
-    vt_csv_number(file, hours);
+    vt_csv_number(file, vt_length_hours((lead + 1) * scores->options.step));
     fprintf(file, ",%lld", (long long)vt_scores_cell(scores, lead, channel)[VT_SCORE_TIMES]);
     for (int which = 0; which <= VT_SCORE_CLIMATOLOGY; which++)
         vt_csv_number(file, vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + which));
@@ -245,12 +245,10 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
         vt_csv_number(file, vt_scores_mean(scores, lead, channel, which));
 }
 
-vt_status vt_scores_write(const vt_scores *scores, const vt_scores *ensemble, const char *path,
-                          const char *const *channel_names, const vt_variable *variables, int64_t step, bool dressed)
+vt_status vt_scores_write(const vt_scores *scores, const vt_scores *ensemble, const char *path, bool dressed)
 {
     vt_status status = VT_OK;
-    const vt_lead_unit unit = vt_lead_unit_of(step);
-    char buffer[32];
+    const vt_lead_unit unit = vt_lead_unit_of(scores->options.step);
     FILE *file = NULL;
     VT_TRY(vt_output_open(path, &file));
     fprintf(file,
@@ -262,8 +260,7 @@ vt_status vt_scores_write(const vt_scores *scores, const vt_scores *ensemble, co
             unit.column != NULL ? ",lead_" : "", unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < scores->options.channels; c++)
         for (int64_t lead = 0; lead < scores->options.leads; lead++) {
-            print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
-                      vt_length_hours((lead + 1) * step));
+            print_row(file, scores, lead, c);
             if (ensemble != NULL) vt_ensemble_print(file, ensemble, lead, c);
             for (int k = 0; k < 2 && dressed; k++)
                 vt_csv_number(file, vt_scores_mean(scores, lead, c, VT_SCORE_DRESSED + k));
@@ -275,15 +272,13 @@ done:
     return status;
 }
 
-vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
-                                   int64_t step)
+vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path)
 {
     vt_status status = VT_OK;
-    const vt_lead_unit unit = vt_lead_unit_of(step);
+    const vt_lead_unit unit = vt_lead_unit_of(scores->options.step);
     const char *const units[] = {"hours", unit.column};
-    const double a_step[] = {vt_length_hours(step), unit.a_step};
+    const double a_step[] = {vt_length_hours(scores->options.step), unit.a_step};
     const int count = unit.column != NULL ? 2 : 1;
-    char buffer[32];
     FILE *file = NULL;
     VT_TRY(vt_output_open(path, &file));
     fputs("channel", file);
@@ -291,7 +286,7 @@ vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, co
         fprintf(file, ",skill_horizon_%s,skill_horizon_%s_persistence,last_lead_%s", units[i], units[i], units[i]);
     fputc('\n', file);
     for (int64_t c = 0; c < scores->options.channels; c++) {
-        vt_csv_text(file, vt_scores_channel_name(channel_names, c, buffer));
+        vt_csv_text(file, scores->options.names[c]);
         for (int i = 0; i < count; i++) {
             for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
                 vt_csv_number(file, vt_scores_horizon(scores, c, which, a_step[i]));

@@ -51,6 +51,11 @@ typedef struct {
     const float *stds;        /* [channels] */
     int64_t members;          /* of an ensemble */
     bool goes_round;          /* for the spectra: the rows go round the globe */
+    /* for the files alone: the channels' names, what they stand for, [channels]; lead l is l + 1 times the length
+     * `step` (calendar.h) */
+    const char *const *names;
+    const vt_variable *variables;
+    int64_t step;
 } vt_scores_options;
 
 /* What is known of the forecasts: of each channel at each lead time a cell of sums. Where ranks share the initial
@@ -97,16 +102,13 @@ double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, i
 #define VT_USEFUL_ACC 0.6
 double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, double a_step);
 
-/* Writes a row for each channel and lead time. ensemble: what the forecasts were the means of, or NULL. channel_names
- * [channels] may be NULL; variables [channels]: what they stand for; lead l is l + 1 times the length `step`
- * (calendar.h), in hours, and in the last column in its own unit where that is neither hours nor days; dressed: with
- * the CRPS of dressed forecasts. */
-vt_status vt_scores_write(const vt_scores *scores, const vt_scores *ensemble, const char *path,
-                          const char *const *channel_names, const vt_variable *variables, int64_t step, bool dressed);
+/* Writes a row for each channel and lead time: this in hours, and in the last column in its own unit where that is
+ * neither hours nor days. ensemble: what the forecasts were the means of, or NULL; dressed: with the CRPS of dressed
+ * forecasts. */
+vt_status vt_scores_write(const vt_scores *scores, const vt_scores *ensemble, const char *path, bool dressed);
 
 /* Writes a row for each channel: the skill horizons of the model and of persistence; likewise. */
-vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
-                                   int64_t step);
+vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path);
 
 /* "u10", or "channel 0" if there is no name. */
 const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32]);

@@ -93,11 +93,10 @@ double vt_spectra_power(const vt_scores *spectra, int64_t lead, int64_t channel,
     return cell[(of_target ? waves_of(spectra) : 0) + wave] / cell[0]; /* NaN where there is none */
 }
 
-vt_status vt_spectra_write(const vt_scores *spectra, const char *path, const char *const *channel_names, int64_t step)
+vt_status vt_spectra_write(const vt_scores *spectra, const char *path)
 {
     vt_status status = VT_OK;
-    const vt_lead_unit unit = vt_lead_unit_of(step);
-    char buffer[32];
+    const vt_lead_unit unit = vt_lead_unit_of(spectra->options.step);
     FILE *file = NULL;
     VT_TRY(vt_output_open(path, &file));
     fprintf(file, "channel,lead_hours,wavenumber,power_forecast,power_target,ratio%s%s\n",
@@ -107,8 +106,8 @@ vt_status vt_spectra_write(const vt_scores *spectra, const char *path, const cha
             for (int64_t m = 1; m <= waves_of(spectra); m++) {
                 const double forecast = vt_spectra_power(spectra, lead, c, m, false);
                 const double target = vt_spectra_power(spectra, lead, c, m, true);
-                vt_csv_text(file, vt_scores_channel_name(channel_names, c, buffer));
-                vt_csv_number(file, vt_length_hours((lead + 1) * step));
+                vt_csv_text(file, spectra->options.names[c]);
+                vt_csv_number(file, vt_length_hours((lead + 1) * spectra->options.step));
                 fprintf(file, ",%lld", (long long)m);
                 vt_csv_number(file, forecast);
                 vt_csv_number(file, target);

@@ -24,8 +24,8 @@ void vt_spectra_add(vt_scores *spectra, int64_t lead, const float *forecast, con
 /* Mean power at wavenumber m, from 1 to half of the width; NaN where no row is complete. */
 double vt_spectra_power(const vt_scores *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target);
 
-/* channel,lead_hours,wavenumber,power_forecast,power_target,ratio: a row for each; lead l is l + 1 times the length
- * `step` (calendar.h), in the last column in its own unit where that is neither hours nor days. */
-vt_status vt_spectra_write(const vt_scores *spectra, const char *path, const char *const *channel_names, int64_t step);
+/* channel,lead_hours,wavenumber,power_forecast,power_target,ratio: a row for each; in the last column the lead in its
+ * own unit where that is neither hours nor days. */
+vt_status vt_spectra_write(const vt_scores *spectra, const char *path);
 
 #endif
