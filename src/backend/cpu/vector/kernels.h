@@ -15,8 +15,8 @@
 #define VT_FILES_ON_TILES(file) file(attention_backward) file(attention_forward) file(limits) file(product)
 #define VT_FILES_BESIDE_TILES(file) VT_FILES_ON_TILES(file) file(convolution)
 #define VT_OTHER_FILES(file)                                                                                           \
-    file(activation) file(adafactor) file(density_loss) file(gelu) file(layer_norm) file(loss) file(mask)              \
-        file(optimizer) file(patches) file(words)
+    file(activation) file(adafactor) file(gelu) file(layer_norm) file(loss) file(mask) file(optimizer) file(patches)   \
+        file(words)
 
 #define VT_DECLARE_FILL(name) void VT_KERNEL(vt_vector_##name##_fill)(vt_backend * backend);
 #define VT_DECLARE_TILES_FILL(name) void VT_KERNEL(vt_tiles_##name##_fill)(vt_backend * backend);
