@@ -146,45 +146,17 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
 
 /* ---- backward ---- */
 
-/* dfields += values at a channel's points of a token, where fields has numbers. */
-INLINE void scatter_patch(const float *values, int64_t width, int64_t patch, const float *fields, float *dfields)
-{
-    for (int64_t row = 0; row < patch; row++, values += patch, fields += width, dfields += width) {
-        int64_t column = 0;
-        for (; column + 4 <= patch; column += 4) {
-            quad value, field, sum;
-            memcpy(&value, values + column, sizeof value);
-            memcpy(&field, fields + column, sizeof field);
-            memcpy(&sum, dfields + column, sizeof sum);
-            sum += (quad)((quad_bits)value & (field == field));
-            memcpy(dfields + column, &sum, sizeof sum);
-        }
-        for (; column < patch; column++)
-            if (fields[column] == fields[column]) dfields[column] += values[column];
-    }
-}
-
-/* values [channel, point]. patch is a constant where this is inlined. */
-INLINE void scatter_token(const vt_patch_grid *grid, int64_t patch, const float *values, const float *fields,
-                          float *dfields)
-{
-    const int64_t plane = grid->height * grid->width;
-    for (int64_t c = 0; c < grid->channels; c++)
-        scatter_patch(values + c * patch * patch, grid->width, patch, fields + c * plane, dfields + c * plane);
-}
-
+/* dfields += values [channel, point] at the points of a token, where fields has numbers. */
 static void add_token(const vt_patch_grid *grid, const float *values, const float *fields, float *dfields)
 {
-    switch (grid->patch) {
-    case 4:
-        scatter_token(grid, 4, values, fields, dfields);
-        break;
-    case 8:
-        scatter_token(grid, 8, values, fields, dfields);
-        break;
-    default:
-        scatter_token(grid, grid->patch, values, fields, dfields);
-    }
+    const int64_t plane = grid->height * grid->width, patch = grid->patch;
+    for (int64_t c = 0; c < grid->channels; c++)
+        for (int64_t row = 0; row < patch; row++, values += patch) {
+            const float *field = fields + c * plane + row * grid->width;
+            float *sum = dfields + c * plane + row * grid->width;
+#pragma omp simd
+            for (int64_t i = 0; i < patch; i++) sum[i] += field[i] == field[i] ? values[i] : 0.0f;
+        }
 }
 
 /* The same for a token that may reach beyond the fields. */
