@@ -54,7 +54,7 @@ INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *s
     for (int64_t k = 0; k < steps; k += RUN) {
         multiply_run(terms, a, b, smaller(RUN, steps - k), sums, width, add || k > 0, ahead);
         a.tiles += RUN * (a.row == 0 ? terms * TILE_PAIRS : a.step);
-        b.tiles += RUN * (b.row == 0 ? terms * TILE_PAIRS : b.step);
+        b.tiles += RUN * terms * TILE_PAIRS;
     }
 }
 

@@ -197,14 +197,12 @@ static inline void pack_left_columns(const vt_matrix *from, int64_t row, int64_t
 /* ---- the product ---- */
 
 /* A packed operand: pieces of 16 rows (a left one) or columns (a right one); each piece has the tiles of the depth's
- * `steps` with all their terms. Tiles may also lie in a matrix, whose rows are the tiles' rows; those of a right
- * operand only with one term. */
+ * `steps` with all their terms. A left operand of one term may also lie in a matrix, whose rows are the tiles' rows. */
 typedef struct {
     const pair *tiles;
     int64_t piece; /* pairs from piece to piece */
     int64_t row;   /* if it is a matrix: bytes from row to row; 0: packed */
     int64_t step;  /* in a matrix: pairs from step to step */
-    int64_t term;  /* in a matrix: pairs from term to term */
 } packed;
 
 /* Work done beside a product: vector instructions between those of tiles, which take 16 cycles each. Called after each
@@ -251,19 +249,17 @@ INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_bloc
 {
     const int64_t row = c.width * (int64_t)sizeof *c.sums, tile = 64, step = terms * TILE_PAIRS;
     const int64_t a_row = c.a.row == 0 ? tile : c.a.row, a_step = c.a.row == 0 ? step : c.a.step;
-    const int64_t a_term = c.a.row == 0 ? TILE_PAIRS : c.a.term;
-    const int64_t b_row = c.b.row == 0 ? tile : c.b.row, b_step = c.b.row == 0 ? step : c.b.step;
     const pair *upper = c.a.tiles, *lower = upper + c.a.piece, *left = c.b.tiles, *right = left + c.b.piece;
     float *sums = c.sums, *below = sums + SIDE * c.width;
 #define LOAD_A(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(4, upper + (term)*a_term, a_row);                                                                    \
-        if (two_rows) tile_load(5, lower + (term)*a_term, a_row);                                                      \
+        tile_load(4, upper + (term)*TILE_PAIRS, a_row);                                                                \
+        if (two_rows) tile_load(5, lower + (term)*TILE_PAIRS, a_row);                                                  \
     } while (0)
 #define LOAD_B(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(6, left + (term)*TILE_PAIRS, b_row);                                                                 \
-        if (two_columns) tile_load(7, right + (term)*TILE_PAIRS, b_row);                                               \
+        tile_load(6, left + (term)*TILE_PAIRS, tile);                                                                  \
+        if (two_columns) tile_load(7, right + (term)*TILE_PAIRS, tile);                                                \
     } while (0)
 #define MULTIPLY(place)                                                                                                \
     do {                                                                                                               \
@@ -303,7 +299,7 @@ INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_bloc
             LOAD_A(0);
             MULTIPLY(0);
         }
-        upper += a_step, lower += a_step, left += b_step, right += b_step;
+        upper += a_step, lower += a_step, left += step, right += step;
     }
     if (terms > 1 && c.halves) {
         LOAD_A(0);
