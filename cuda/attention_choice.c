@@ -20,7 +20,7 @@ typedef struct {
     vt_attention_key shape;
     bool is_chosen, cudnn_refuses;
     vt_attention_engine chosen, ran; /* ran: the last time */
-    struct vt_attention_plan *plan;  /* cuDNN's; NULL: none was needed yet, or it has none */
+    struct vt_fused_graph *plan;     /* cuDNN's; NULL: none was needed yet, or it has none */
 } shape_choice;
 
 struct vt_attention_choices {
@@ -367,7 +367,7 @@ int vt_attention_served(vt_backend *backend, vt_attention_engine engine)
 bool vt_attention_has(vt_backend *backend, vt_attention_engine engine)
 {
     const vt_cuda_state *state = backend->state;
-    if (engine == VT_ATTENTION_CUDNN) return state->fused_attention != NULL;
+    if (engine == VT_ATTENTION_CUDNN) return state->cudnn != NULL;
     if (engine == VT_ATTENTION_WGMMA) return engines[engine].run != NULL && is_hopper(state->attention);
     return engine == VT_ATTENTION_OWN;
 }

@@ -133,12 +133,13 @@ static void describe_backward(vt_fused_graph *g, const vt_attention_key *s)
 bool vt_attention_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                              const vt_attention_key *shape, vt_fused_graph *graph)
 {
+    vt_fused_plan found[VT_FUSED_MOST_PLANS];
     vt_fused_graph_begin(library, handle, device_text, graph);
     if (shape->pass == VT_ATTENTION_FORWARD)
         describe_forward(graph, shape);
     else
         describe_backward(graph, shape);
-    return vt_fused_graph_find_plan(graph);
+    return vt_fused_graph_find_plans(graph, (vt_fused_needs){.any_will_do = true}, VT_FUSED_ANY_PROPOSAL, 1, found) > 0;
 }
 
 #endif

@@ -325,7 +325,7 @@ static void open_choices(vt_cuda_state *state)
 {
     char machine[400];
     snprintf(machine, sizeof machine, "%s, cuBLASLt %zu, cuDNN %zu", state->device_name,
-             vt_products_version(state->products), vt_fused_attention_version(state->fused_attention));
+             vt_products_version(state->products), vt_cudnn_version(state->cudnn));
     char *path = state->fixed_choices ? NULL : vt_choices_place(machine);
     state->choices = vt_choices_open(machine, path);
     free(path);
@@ -368,9 +368,9 @@ static void cuda_close(vt_backend *backend)
     for (int i = 0; i < STREAMS; i++)
         if (*streams[i] != NULL) cudaStreamSynchronize(*streams[i]);
     drop_recording(state);
-    vt_graph_plans_close(&state->graph_plans);
+    vt_graph_plans_close(state->cudnn);
     vt_attention_close(&state->attention);
-    vt_fused_attention_close(&state->fused_attention);
+    vt_cudnn_close(&state->cudnn);
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
@@ -495,18 +495,17 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
     fill(backend);
     VT_TRY(open_device(backend, local_rank));
     VT_TRY(vt_products_open(backend, &state->products));
-    state->fused_attention = vt_fused_attention_open(backend);
+    state->cudnn = vt_cudnn_open(backend);
     state->attention = vt_attention_open(backend);
-    if (state->fused_attention != NULL) {
-        state->graph_plans = vt_graph_plans_open(backend);
+    if (state->cudnn != NULL) {
         vt_convolutions_fill(backend);
         vt_gelu_products_fill(backend);
     }
     open_choices(state);
-    const size_t cudnn = vt_fused_attention_version(state->fused_attention);
+    const size_t cudnn = vt_cudnn_version(state->cudnn);
     int length = snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s", state->device, state->device_name,
                           state->common.exact_float32 ? "float32 products exact" : "TF32 products");
-    if (state->fused_attention != NULL)
+    if (state->cudnn != NULL)
         snprintf(backend->name + length, sizeof backend->name - (size_t)length, ", cuDNN %zu.%zu.%zu", cudnn / 10000,
                  cudnn / 100 % 100, cudnn % 100);
     else

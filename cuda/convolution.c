@@ -135,7 +135,7 @@ static void convolve(vt_backend *backend, vt_convolution_kind kind, const vt_con
         kind, type, shape->batch, shape->side, in, out, operands[X].used.stride, operands[Y].used.stride};
     const vt_graph_plan *plan = vt_graph_plan_find(&operation, &key, exact, &c);
     if (plan == NULL) return;
-    if (plan->plan == NULL) {
+    if (plan->graph.plan == NULL) {
         fail(backend, plan, "has no convolution");
         return;
     }

@@ -14,19 +14,9 @@
 
 enum { FIRST_RIGHT_VERSION = 91501 }; /* earlier versions are wrong where the tokens are no multiple of 128 */
 
-struct vt_attention_plan {
-    vt_fused_graph graph;
-};
-
-struct vt_fused_attention {
-    const vt_cudnn *library;
-    cudnnHandle_t handle;
-    char failure[300]; /* why the last plan could not be made or run; "": all could */
-};
-
-static struct vt_fused_attention *attention_of(vt_backend *backend)
+static struct vt_cudnn_state *cudnn_of(vt_backend *backend)
 {
-    return ((vt_cuda_state *)backend->state)->fused_attention;
+    return ((vt_cuda_state *)backend->state)->cudnn;
 }
 
 /* A plan's tensors, by their ids. */
@@ -56,16 +46,16 @@ static fused_room room_of(const vt_attention_call *c, const vt_fused_graph *grap
     return (fused_room){own, delta, delta + vt_fused_rounded((size_t)sums * sizeof(float))};
 }
 
-size_t vt_fused_attention_workspace(const vt_attention_call *c, const struct vt_attention_plan *plan)
+size_t vt_fused_attention_workspace(const vt_attention_call *c, const vt_fused_graph *plan)
 {
-    return room_of(c, &plan->graph).all;
+    return room_of(c, plan).all;
 }
 
-bool vt_fused_attention_run(const vt_attention_call *c, const struct vt_attention_plan *plan)
+bool vt_fused_attention_run(const vt_attention_call *c, const vt_fused_graph *plan)
 {
-    struct vt_fused_attention *attention = attention_of(c->backend);
+    struct vt_cudnn_state *cudnn = cudnn_of(c->backend);
     vt_cuda_common *common = c->backend->state;
-    const fused_room room = room_of(c, &plan->graph);
+    const fused_room room = room_of(c, plan);
     float scale = vt_attention_scale(c->shape), one = 1, unseen = -FLT_MAX;
     char *workspace = common->workspace(c->backend, room.all + 1);
     if (workspace == NULL) return false;
@@ -86,12 +76,11 @@ bool vt_fused_attention_run(const vt_attention_call *c, const struct vt_attentio
         add_tensor(&of, VT_FUSED_ONE, &one);
         if (c->pass == VT_ATTENTION_BACKWARD) add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.delta);
     }
-    if (vt_fused_plan_run(attention->library, attention->handle, plan->graph.plan, of.count, of.ids, of.pointers,
-                          workspace))
+    if (vt_fused_plan_run(cudnn->library, cudnn->handle, plan->plan, of.count, of.ids, of.pointers, workspace))
         return true;
-    snprintf(attention->failure, sizeof attention->failure, "running a plan: ");
-    attention->library->cudnnGetLastErrorString(attention->failure + strlen(attention->failure),
-                                                sizeof attention->failure - strlen(attention->failure));
+    snprintf(cudnn->failure, sizeof cudnn->failure, "running a plan: ");
+    cudnn->library->cudnnGetLastErrorString(cudnn->failure + strlen(cudnn->failure),
+                                            sizeof cudnn->failure - strlen(cudnn->failure));
     return false;
 }
 
@@ -104,27 +93,27 @@ bool vt_fused_attention_fits(const vt_attention_call *c)
 {
     const vt_attention_shape *s = c->shape;
     const vt_matrix *const all[] = {&c->q, &c->k, &c->v, &c->out, &c->dout, &c->dq, &c->dk, &c->dv};
-    bool fit = attention_of(c->backend) != NULL && s->dropout.rate <= 0 &&
+    bool fit = cudnn_of(c->backend) != NULL && s->dropout.rate <= 0 &&
                (!vt_attention_is_masked(s) || s->first_query == s->first_key);
     fit = fit && s->head_dim % 8 == 0 && s->head_dim <= 128 && vt_type_is_half(c->q.type);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) fit = fit && is_fit(*all[i], c->q.type);
     return fit && (uintptr_t)c->log_sum % 16 == 0;
 }
 
-struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_attention_key *shape)
+vt_fused_graph *vt_fused_attention_plan_open(vt_backend *backend, const vt_attention_key *shape)
 {
-    struct vt_fused_attention *attention = attention_of(backend);
-    struct vt_attention_plan *plan = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
-    if (vt_attention_graph_open(attention->library, attention->handle, NULL, shape, &plan->graph)) return plan;
-    vt_fused_attention_note(backend, plan->graph.failure[0] != '\0' ? plan->graph.failure : "no proposals");
+    const struct vt_cudnn_state *cudnn = cudnn_of(backend);
+    vt_fused_graph *plan = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
+    if (vt_attention_graph_open(cudnn->library, cudnn->handle, NULL, shape, plan)) return plan;
+    vt_fused_attention_note(backend, plan->failure[0] != '\0' ? plan->failure : "no proposals");
     vt_fused_attention_plan_close(&plan);
     return NULL;
 }
 
-void vt_fused_attention_plan_close(struct vt_attention_plan **plan)
+void vt_fused_attention_plan_close(vt_fused_graph **plan)
 {
     if (*plan == NULL) return;
-    vt_fused_graph_close(&(*plan)->graph);
+    vt_fused_graph_close(*plan);
     free(*plan);
     *plan = NULL;
 }
@@ -138,15 +127,15 @@ static void tell_of_own_attention(const char *why)
 }
 
 /* False, with the reason noted: our own kernels are used. */
-static bool open_library(struct vt_fused_attention *attention, vt_backend *backend)
+static bool open_library(struct vt_cudnn_state *cudnn, vt_backend *backend)
 {
     char text[300];
-    if (vt_library_cudnn(&attention->library) != VT_OK) {
+    if (vt_library_cudnn(&cudnn->library) != VT_OK) {
         tell_of_own_attention(vt_error_text());
         vt_error_clear();
         return false;
     }
-    const vt_cudnn *library = attention->library;
+    const vt_cudnn *library = cudnn->library;
     const size_t version = library->cudnnGetVersion();
     if (version < FIRST_RIGHT_VERSION) {
         snprintf(text, sizeof text, "version %zu is older than %d, the first that computes correctly", version,
@@ -154,8 +143,8 @@ static bool open_library(struct vt_fused_attention *attention, vt_backend *backe
         tell_of_own_attention(text);
         return false;
     }
-    if (library->cudnnCreate(&attention->handle) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnSetStream(attention->handle, (cudaStream_t)backend->stream) == CUDNN_STATUS_SUCCESS)
+    if (library->cudnnCreate(&cudnn->handle) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnSetStream(cudnn->handle, (cudaStream_t)backend->stream) == CUDNN_STATUS_SUCCESS)
         return true;
     snprintf(text, sizeof text, "it does not start: ");
     library->cudnnGetLastErrorString(text + strlen(text), sizeof text - strlen(text));
@@ -163,44 +152,37 @@ static bool open_library(struct vt_fused_attention *attention, vt_backend *backe
     return false;
 }
 
-struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend)
+struct vt_cudnn_state *vt_cudnn_open(vt_backend *backend)
 {
-    struct vt_fused_attention *attention = vt_allocate(1, sizeof *attention, "cuDNN's attention");
-    if (!open_library(attention, backend)) vt_fused_attention_close(&attention);
-    return attention;
+    struct vt_cudnn_state *cudnn = vt_allocate(1, sizeof *cudnn, "cuDNN");
+    if (!open_library(cudnn, backend)) vt_cudnn_close(&cudnn);
+    return cudnn;
 }
 
-void vt_fused_attention_close(struct vt_fused_attention **result)
+void vt_cudnn_close(struct vt_cudnn_state **result)
 {
-    struct vt_fused_attention *attention = *result;
-    if (attention == NULL) return;
-    if (attention->handle != NULL) attention->library->cudnnDestroy(attention->handle);
-    free(attention);
+    struct vt_cudnn_state *cudnn = *result;
+    if (cudnn == NULL) return;
+    if (cudnn->handle != NULL) cudnn->library->cudnnDestroy(cudnn->handle);
+    free(cudnn);
     *result = NULL;
 }
 
-size_t vt_fused_attention_version(const struct vt_fused_attention *attention)
+size_t vt_cudnn_version(const struct vt_cudnn_state *cudnn)
 {
-    return attention != NULL ? attention->library->cudnnGetVersion() : 0;
-}
-
-void vt_fused_attention_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle)
-{
-    const struct vt_fused_attention *attention = attention_of(backend);
-    *library = attention->library;
-    *handle = attention->handle;
+    return cudnn != NULL ? cudnn->library->cudnnGetVersion() : 0;
 }
 
 const char *vt_fused_attention_failure(vt_backend *backend)
 {
-    const struct vt_fused_attention *attention = attention_of(backend);
-    return attention != NULL ? attention->failure : "cuDNN was not found";
+    const struct vt_cudnn_state *cudnn = cudnn_of(backend);
+    return cudnn != NULL ? cudnn->failure : "cuDNN was not found";
 }
 
 void vt_fused_attention_note(vt_backend *backend, const char *failure)
 {
-    struct vt_fused_attention *attention = attention_of(backend);
-    snprintf(attention->failure, sizeof attention->failure, "%s", failure);
+    struct vt_cudnn_state *cudnn = cudnn_of(backend);
+    snprintf(cudnn->failure, sizeof cudnn->failure, "%s", failure);
 }
 
 #endif

@@ -10,15 +10,15 @@
 #ifdef VT_HAS_CUDNN
 
 /* A plan for a shape; NULL: this cuDNN has none (vt_fused_attention_failure says why). */
-struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_attention_key *shape);
-void vt_fused_attention_plan_close(struct vt_attention_plan **plan);
+vt_fused_graph *vt_fused_attention_plan_open(vt_backend *backend, const vt_attention_key *shape);
+void vt_fused_attention_plan_close(vt_fused_graph **plan);
 
 /* Could cuDNN run the call at all? It takes 16-bit types only; its mask is that of queries and keys that begin at the
  * same place, and its random numbers differ from the CPU's. */
 bool vt_fused_attention_fits(const vt_attention_call *call);
 /* Bytes of workspace that the call takes. */
-size_t vt_fused_attention_workspace(const vt_attention_call *call, const struct vt_attention_plan *plan);
-bool vt_fused_attention_run(const vt_attention_call *call, const struct vt_attention_plan *plan);
+size_t vt_fused_attention_workspace(const vt_attention_call *call, const vt_fused_graph *plan);
+bool vt_fused_attention_run(const vt_attention_call *call, const vt_fused_graph *plan);
 
 /* Why the last plan that was tried could not be made or run; "": none failed. */
 const char *vt_fused_attention_failure(vt_backend *backend);
@@ -49,9 +49,6 @@ enum {
  * has no such plan. */
 bool vt_attention_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                              const vt_attention_key *shape, vt_fused_graph *graph);
-
-/* The library that attention uses, for other operations. */
-void vt_fused_attention_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);
 
 #else /* nothing fits */
 

@@ -315,12 +315,6 @@ int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t p
     return made;
 }
 
-bool vt_fused_graph_find_plan(vt_fused_graph *g)
-{
-    vt_fused_plan found[VT_FUSED_MOST_PLANS];
-    return vt_fused_graph_find_plans(g, (vt_fused_needs){.any_will_do = true}, VT_FUSED_ANY_PROPOSAL, 1, found) > 0;
-}
-
 bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, descriptor plan, int64_t count,
                        const int64_t *ids, void *const *pointers, void *workspace)
 {

@@ -12,7 +12,7 @@
 enum { VT_FUSED_MOST_DESCRIPTORS = 256, VT_FUSED_MOST_OPERATIONS = 32 };
 enum { VT_FUSED_MOST_PLANS = 8, VT_FUSED_ANY_PROPOSAL = -1 };
 
-typedef struct {
+typedef struct vt_fused_graph {
     const vt_cudnn *library;
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t device; /* NULL: the handle's */
@@ -89,8 +89,6 @@ typedef struct {
  * one proposal. Returns their number. */
 int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t proposal, int most,
                               vt_fused_plan found[VT_FUSED_MOST_PLANS]);
-/* The first of all, as the graph's plan. False: this cuDNN has none. */
-bool vt_fused_graph_find_plan(vt_fused_graph *g);
 void vt_fused_graph_close(vt_fused_graph *graph);
 
 /* Runs a plan on the memory of tensors ids [count]. False: the library refuses. */

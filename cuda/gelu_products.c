@@ -112,7 +112,7 @@ static void compute(vt_backend *backend, bool is_backward, const arguments *a)
     c.operands[4].memory = (void *)(uintptr_t)a->rounded;
     if (is_backward) c.bytes = vt_fused_rounded((size_t)a->hidden.columns * sizeof(float)); /* a trial's sums */
     const vt_graph_plan *plan = fits(a, is_backward) ? vt_graph_plan_find(operation, &key, false, &c) : NULL;
-    if (plan == NULL || plan->plan == NULL)
+    if (plan == NULL || plan->graph.plan == NULL)
         operation->rival(&c);
     else if (vt_graph_prepare(&c, plan) && !operation->run(&c))
         ((vt_cuda_common *)backend->state)

@@ -6,42 +6,33 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fused_attention.h"
 #include "state.h"
 
 #define THE_RIVAL UINT64_MAX /* as a kept choice; the others are numbers of cuDNN's proposals */
 
-struct vt_graph_plans {
-    const vt_cudnn *library;
-    cudnnHandle_t handle;
-    bool preferred; /* to their rivals */
-    size_t count;
-    vt_graph_plan **all;
-};
-
-static struct vt_graph_plans *plans_of(const vt_backend *backend)
+static struct vt_cudnn_state *cudnn_of(const vt_backend *backend)
 {
-    return ((vt_cuda_state *)backend->state)->graph_plans;
+    return ((vt_cuda_state *)backend->state)->cudnn;
 }
 
 bool vt_graph_run(void *call)
 {
     const vt_graph_call *c = call;
-    const struct vt_graph_plans *plans = plans_of(c->backend);
+    const struct vt_cudnn_state *cudnn = cudnn_of(c->backend);
     int64_t ids[VT_GRAPH_MOST_OPERANDS];
     void *pointers[VT_GRAPH_MOST_OPERANDS];
     for (int i = 0; i < c->count; i++) {
         ids[i] = 1 + i;
         pointers[i] = vt_graph_memory(c, i);
     }
-    return vt_fused_plan_run(plans->library, plans->handle, c->plan, c->count, ids, pointers, c->workspace + c->bytes);
+    return vt_fused_plan_run(cudnn->library, cudnn->handle, c->plan, c->count, ids, pointers, c->workspace + c->bytes);
 }
 
 bool vt_graph_prepare(vt_graph_call *call, const vt_graph_plan *plan)
 {
-    call->plan = plan->plan;
-    call->workspace =
-        ((vt_cuda_common *)call->backend->state)->workspace(call->backend, call->bytes + (size_t)plan->own_bytes + 1);
+    const size_t bytes = call->bytes + (size_t)plan->graph.workspace_bytes + 1;
+    call->plan = plan->graph.plan;
+    call->workspace = ((vt_cuda_common *)call->backend->state)->workspace(call->backend, bytes);
     return call->workspace != NULL;
 }
 
@@ -79,8 +70,8 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
 {
     const vt_graph_operation *operation = plan->operation;
     const vt_cuda_state *state = call->backend->state;
-    const struct vt_graph_plans *plans = state->graph_plans;
-    const bool has_rival = operation->rival != NULL && !plans->preferred;
+    vt_fused_graph *graph = &plan->graph;
+    const bool has_rival = operation->rival != NULL && !state->cudnn->prefers_plans;
     const vt_fused_needs needs = {.same_bits = state->fixed_choices, .exact = exact};
     vt_fused_plan found[VT_FUSED_MOST_PLANS];
     uint64_t number = 0;
@@ -88,22 +79,23 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
     const bool is_kept =
         vt_choices_find(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
     if (has_rival && is_kept && number == THE_RIVAL) return;
-    vt_fused_graph_begin(plans->library, plans->handle, NULL, &plan->graph);
-    operation->describe(plan->key, &plan->graph);
-    if (is_kept) count = vt_fused_graph_find_plans(&plan->graph, needs, (int64_t)number, 1, found);
+    vt_fused_graph_begin(state->cudnn->library, state->cudnn->handle, NULL, graph);
+    operation->describe(plan->key, graph);
+    if (is_kept) count = vt_fused_graph_find_plans(graph, needs, (int64_t)number, 1, found);
     const bool is_new = count == 0;
     if (is_new && !(has_rival && state->fixed_choices)) {
         const int most = state->fixed_choices ? 1 : operation->most;
-        count = vt_fused_graph_find_plans(&plan->graph, needs, VT_FUSED_ANY_PROPOSAL, most, found);
+        count = vt_fused_graph_find_plans(graph, needs, VT_FUSED_ANY_PROPOSAL, most, found);
         if (count > 1 || (count > 0 && has_rival)) best = fastest(operation, call, count, found, has_rival);
     }
     if (best < count) {
-        plan->plan = found[best].plan;
-        plan->own_bytes = found[best].workspace_bytes;
+        graph->plan = found[best].plan;
+        graph->workspace_bytes = found[best].workspace_bytes;
         number = (uint64_t)found[best].proposal;
     } else {
         number = THE_RIVAL;
-        if (has_rival) vt_fused_graph_close(&plan->graph); /* else it says why there is no plan */
+        graph->plan = NULL;
+        if (has_rival) vt_fused_graph_close(graph); /* else it says why there is no plan */
     }
     if (is_new && (count > 0 || has_rival))
         vt_choices_add(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
@@ -113,17 +105,19 @@ const vt_graph_plan *vt_graph_plan_find(const vt_graph_operation *operation, con
                                         const vt_graph_call *call)
 {
     vt_cuda_state *state = call->backend->state;
-    struct vt_graph_plans *plans = state->graph_plans;
+    struct vt_cudnn_state *cudnn = state->cudnn;
     const size_t bytes = (size_t)operation->key_numbers * sizeof(int64_t);
-    VT_ASSERT(bytes <= sizeof plans->all[0]->key);
-    for (size_t i = 0; i < plans->count; i++)
-        if (plans->all[i]->operation == operation && memcmp(plans->all[i]->key, key, bytes) == 0) return plans->all[i];
+    VT_ASSERT(bytes <= sizeof cudnn->plans[0]->key);
+    for (size_t i = 0; i < cudnn->plan_count; i++) {
+        vt_graph_plan *plan = cudnn->plans[i];
+        if (plan->operation == operation && memcmp(plan->key, key, bytes) == 0) return plan;
+    }
     if (state->recording) { /* choosing waits for the GPU */
         state->recording_lacks = true;
         return NULL;
     }
-    plans->all = vt_grow(plans->all, plans->count, sizeof(vt_graph_plan *), "cuDNN's plans");
-    vt_graph_plan *plan = plans->all[plans->count++] = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
+    cudnn->plans = vt_grow(cudnn->plans, cudnn->plan_count, sizeof(vt_graph_plan *), "cuDNN's plans");
+    vt_graph_plan *plan = cudnn->plans[cudnn->plan_count++] = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
     plan->operation = operation;
     memcpy(plan->key, key, bytes);
     choose(plan, exact, call);
@@ -132,35 +126,24 @@ const vt_graph_plan *vt_graph_plan_find(const vt_graph_operation *operation, con
 
 void vt_graph_plans_prefer(vt_backend *backend)
 {
-    plans_of(backend)->preferred = true;
+    cudnn_of(backend)->prefers_plans = true;
 }
 
 int vt_graph_plans_count(const vt_backend *backend)
 {
-    const struct vt_graph_plans *plans = plans_of(backend);
+    const struct vt_cudnn_state *cudnn = cudnn_of(backend);
     int count = 0;
-    for (size_t i = 0; i < plans->count; i++) count += plans->all[i]->plan != NULL;
+    for (size_t i = 0; i < cudnn->plan_count; i++) count += cudnn->plans[i]->graph.plan != NULL;
     return count;
 }
 
-struct vt_graph_plans *vt_graph_plans_open(vt_backend *backend)
+void vt_graph_plans_close(struct vt_cudnn_state *cudnn)
 {
-    struct vt_graph_plans *plans = vt_allocate(1, sizeof *plans, "cuDNN's plans");
-    vt_fused_attention_library(backend, &plans->library, &plans->handle);
-    return plans;
-}
-
-void vt_graph_plans_close(struct vt_graph_plans **result)
-{
-    struct vt_graph_plans *plans = *result;
-    if (plans == NULL) return;
-    for (size_t i = 0; i < plans->count; i++) {
-        vt_fused_graph_close(&plans->all[i]->graph);
-        free(plans->all[i]);
+    for (size_t i = 0; cudnn != NULL && i < cudnn->plan_count; i++) {
+        vt_fused_graph_close(&cudnn->plans[i]->graph);
+        free(cudnn->plans[i]);
     }
-    free(plans->all);
-    free(plans);
-    *result = NULL;
+    if (cudnn != NULL) free(cudnn->plans);
 }
 
 #endif

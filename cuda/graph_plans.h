@@ -44,12 +44,10 @@ typedef struct {
     bool (*rival)(void *call); /* does the same without cuDNN, and is timed beside the plans; NULL: there is none */
 } vt_graph_operation;
 
-typedef struct {
+typedef struct vt_graph_plan {
     const vt_graph_operation *operation;
     int64_t key[VT_GRAPH_MOST_NUMBERS];
-    vt_fused_graph graph;
-    cudnnBackendDescriptor_t plan; /* NULL: cuDNN has none, or the rival is faster */
-    int64_t own_bytes;             /* what the plan needs of the workspace */
+    vt_fused_graph graph; /* whose plan is NULL where cuDNN has none, or the rival is faster */
 } vt_graph_plan;
 
 /* The plan for a key, which is chosen when the key is new. NULL: it is new, but a step is being recorded, when nothing

@@ -6,6 +6,7 @@
 
 #include "backend/choices.h"
 #include "cuda.h"
+#include "libraries.h"
 
 enum { VT_CUDA_MOST_ALLOCATIONS = 256 };
 
@@ -37,9 +38,8 @@ typedef struct {
     cudaEvent_t clock[2]; /* of clock_start and clock_stop */
     size_t least_free;    /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
-    struct vt_attention_choices *attention;     /* whose runs */
-    struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not found */
-    struct vt_graph_plans *graph_plans;         /* the same; of its other operations */
+    struct vt_attention_choices *attention; /* whose runs */
+    struct vt_cudnn_state *cudnn;           /* NULL: not found */
 } vt_cuda_state;
 
 /* Notes a failure of the runtime or a library, with `what` naming the operation, unless one was noted before. False if
@@ -62,14 +62,23 @@ void vt_attention_close(struct vt_attention_choices **choices);
 
 #ifdef VT_HAS_CUDNN
 
-/* fused_attention.c: attention by cuDNN. NULL: cuDNN is missing, too old, or was missing at build time. */
-struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
-void vt_fused_attention_close(struct vt_fused_attention **attention);
-size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
+struct vt_cudnn_state {
+    const vt_cudnn *library;
+    cudnnHandle_t handle;
+    char failure[300]; /* why attention's last plan could not be made or run; "": all could */
+    size_t plan_count; /* of all other operations: graph_plans.c */
+    struct vt_graph_plan **plans;
+    bool prefers_plans; /* to their rivals */
+};
 
-/* graph_plans.c: cuDNN's plans for the operations below. Opened after vt_fused_attention_open, which opens cuDNN. */
-struct vt_graph_plans *vt_graph_plans_open(vt_backend *backend);
-void vt_graph_plans_close(struct vt_graph_plans **plans);
+/* fused_attention.c: opens cuDNN, and has its attention. NULL: cuDNN is missing, too old, or was missing at build time.
+ */
+struct vt_cudnn_state *vt_cudnn_open(vt_backend *backend);
+void vt_cudnn_close(struct vt_cudnn_state **cudnn);
+size_t vt_cudnn_version(const struct vt_cudnn_state *cudnn); /* NULL: 0 */
+
+/* graph_plans.c: ends cuDNN's plans for the operations below; before vt_cudnn_close. */
+void vt_graph_plans_close(struct vt_cudnn_state *cudnn);
 
 /* convolution.c: convolutions by cuDNN. gelu_products.c: products with GELU in one kernel of cuDNN's. */
 void vt_convolutions_fill(vt_backend *backend);
@@ -77,11 +86,10 @@ void vt_gelu_products_fill(vt_backend *backend);
 
 #else
 
-#define vt_fused_attention_open(backend) NULL
-#define vt_fused_attention_close(attention) (void)(attention)
-#define vt_fused_attention_version(attention) ((size_t)0)
-#define vt_graph_plans_open(backend) NULL
-#define vt_graph_plans_close(plans) (void)(plans)
+#define vt_cudnn_open(backend) NULL
+#define vt_cudnn_close(cudnn) (void)(cudnn)
+#define vt_cudnn_version(cudnn) ((size_t)0)
+#define vt_graph_plans_close(cudnn) (void)(cudnn)
 #define vt_convolutions_fill(backend) (void)(backend)
 #define vt_gelu_products_fill(backend) (void)(backend)
 

@@ -176,10 +176,9 @@ static bool wgmma_backward(vt_backend *backend, const vt_attention_shape *shape,
 #define cudaMemGetInfo fake_mem_info
 #define cudaGetDevice fake_device
 #define cudaDeviceGetAttribute fake_attribute
-#define vt_fused_attention_open fused_open
-#define vt_fused_attention_close fused_close
-#define vt_fused_attention_version fused_version
-#define vt_fused_attention_library fused_library
+#define vt_cudnn_open fused_open
+#define vt_cudnn_close fused_close
+#define vt_cudnn_version fused_version
 #define vt_fused_attention_failure fused_failure
 #define vt_fused_attention_note fused_note
 #define vt_fused_attention_fits fused_fits
@@ -193,17 +192,16 @@ static bool wgmma_backward(vt_backend *backend, const vt_attention_shape *shape,
 #define vt_attention_served choice_served
 #define vt_attention_has choice_has
 #define vt_attention_is_masked choice_is_masked
-struct vt_fused_attention *fused_open(vt_backend *backend);
-void fused_close(struct vt_fused_attention **attention);
-size_t fused_version(const struct vt_fused_attention *attention);
-void fused_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);
+struct vt_cudnn_state *fused_open(vt_backend *backend);
+void fused_close(struct vt_cudnn_state **cudnn);
+size_t fused_version(const struct vt_cudnn_state *cudnn);
 const char *fused_failure(vt_backend *backend);
 void fused_note(vt_backend *backend, const char *failure);
 bool fused_fits(const vt_attention_call *call);
-size_t fused_workspace(const vt_attention_call *call, const struct vt_attention_plan *plan);
-bool fused_run(const vt_attention_call *call, const struct vt_attention_plan *plan);
-struct vt_attention_plan *fused_plan_open(vt_backend *backend, const vt_attention_key *shape);
-void fused_plan_close(struct vt_attention_plan **plan);
+size_t fused_workspace(const vt_attention_call *call, const vt_fused_graph *plan);
+bool fused_run(const vt_attention_call *call, const vt_fused_graph *plan);
+vt_fused_graph *fused_plan_open(vt_backend *backend, const vt_attention_key *shape);
+void fused_plan_close(vt_fused_graph **plan);
 struct vt_attention_choices *choice_open(vt_backend *backend);
 void choice_close(struct vt_attention_choices **choices);
 void choice_prefer(vt_backend *backend, vt_attention_engine engine);
@@ -270,15 +268,15 @@ static void open_fixture(fixture *f, bool deterministic)
     f->backend = (vt_backend){.state = f, .attention_forward = own_forward, .attention_backward = own_backward};
     f->memory = aligned_alloc(64, 16 * TOKENS * WIDTH * sizeof *f->memory);
     VT_ASSERT(f->memory != NULL);
-    f->state.fused_attention = fused_open(&f->backend);
-    VT_ASSERT(f->state.fused_attention != NULL);
+    f->state.cudnn = fused_open(&f->backend);
+    VT_ASSERT(f->state.cudnn != NULL);
     f->state.attention = choice_open(&f->backend);
 }
 
 static void close_fixture(fixture *f)
 {
     choice_close(&f->state.attention);
-    fused_close(&f->state.fused_attention);
+    fused_close(&f->state.cudnn);
     EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
     vt_choices_close(&f->state.choices);
     free(f->workspace);
@@ -548,7 +546,7 @@ TEST(wgmma_attention_needs_its_gpu)
     close_fixture(&f);
     open_fixture(&f, false); /* without cuDNN */
     choice_close(&f.state.attention);
-    fused_close(&f.state.fused_attention);
+    fused_close(&f.state.cudnn);
     f.backend.attention_forward = own_forward;
     f.backend.attention_backward = own_backward;
     f.state.attention = choice_open(&f.backend);

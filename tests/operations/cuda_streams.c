@@ -112,13 +112,12 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_products_close close_products
 #define vt_products_fill fill_products
 #define vt_products_version version_of_products
-#define vt_fused_attention_open(backend) NULL
-#define vt_fused_attention_close(attention) (void)(attention)
+#define vt_cudnn_open(backend) NULL
+#define vt_cudnn_close(cudnn) (void)(cudnn)
+#define vt_cudnn_version(cudnn) ((size_t)0)
 #define vt_attention_open(backend) NULL
 #define vt_attention_close(attention) (void)(attention)
-#define vt_fused_attention_version(attention) ((size_t)0)
-#define vt_graph_plans_open(backend) NULL
-#define vt_graph_plans_close(plans) (void)(plans)
+#define vt_graph_plans_close(cudnn) (void)(cudnn)
 #define vt_convolutions_fill(backend) (void)(backend)
 #define vt_gelu_products_fill(backend) (void)(backend)
 #define vt_cuda_succeeds streams_succeeds

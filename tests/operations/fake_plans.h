@@ -72,7 +72,7 @@ static cudnnStatus_t fake_run(cudnnHandle_t handle, cudnnBackendDescriptor_t pla
     return CUDNN_STATUS_SUCCESS;
 }
 
-static void fake_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle)
+static struct vt_cudnn_state *open_fake_cudnn(void)
 {
     static const vt_cudnn functions = {.cudnnGetLastErrorString = fake_error,
                                        .cudnnBackendCreateDescriptor = fake_make,
@@ -81,9 +81,10 @@ static void fake_library(vt_backend *backend, const vt_cudnn **library, cudnnHan
                                        .cudnnBackendGetAttribute = fake_get,
                                        .cudnnBackendFinalize = fake_finish,
                                        .cudnnBackendExecute = fake_run};
-    (void)backend;
-    *library = &functions;
-    *handle = (cudnnHandle_t)&fake;
+    struct vt_cudnn_state *cudnn = vt_allocate(1, sizeof *cudnn, "a test");
+    cudnn->library = &functions;
+    cudnn->handle = (cudnnHandle_t)&fake;
+    return cudnn;
 }
 
 static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
@@ -117,12 +118,10 @@ static cudaError_t fake_last_error(void)
 /* The file itself, over the stand-in, and with names that begin with FAKE_PLANS, which each includer defines. */
 #define FAKE_JOIN(prefix, name) prefix##_##name
 #define FAKE_NAME(prefix, name) FAKE_JOIN(prefix, name)
-#define vt_fused_attention_library fake_library
 #define vt_cuda_time_all fake_time_all
 #define cudaMalloc(memory, bytes) fake_malloc(memory, bytes)
 #define cudaFree fake_free
 #define cudaGetLastError fake_last_error
-#define vt_graph_plans_open FAKE_NAME(FAKE_PLANS, plans_open)
 #define vt_graph_plans_close FAKE_NAME(FAKE_PLANS, plans_close)
 #define vt_graph_plans_prefer FAKE_NAME(FAKE_PLANS, plans_prefer)
 #define vt_graph_plans_count FAKE_NAME(FAKE_PLANS, plans_count)
@@ -130,8 +129,7 @@ static cudaError_t fake_last_error(void)
 #define vt_graph_prepare FAKE_NAME(FAKE_PLANS, prepare)
 #define vt_graph_run FAKE_NAME(FAKE_PLANS, run)
 #include "cuda/graph_plans.c"
-struct vt_graph_plans *vt_graph_plans_open(vt_backend *backend);
-void vt_graph_plans_close(struct vt_graph_plans **plans);
+void vt_graph_plans_close(struct vt_cudnn_state *cudnn);
 
 /* ---- the path ---- */
 
@@ -171,7 +169,8 @@ static void zero(vt_backend *backend, void *memory, size_t bytes)
 static void close_path_of_cudnn(vt_backend *backend)
 {
     own_state *own = backend->state;
-    vt_graph_plans_close(&own->state.graph_plans);
+    vt_graph_plans_close(own->state.cudnn);
+    free(own->state.cudnn);
     EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
     vt_choices_close(&own->state.choices);
     vt_backend_close(&own->plain);
@@ -190,7 +189,7 @@ static vt_backend *open_path_of_cudnn(void)
     own->state.choices = vt_choices_open("a test", NULL);
     *backend = (vt_backend){.state = own, .check = check_path, .zero = zero, .close = close_path_of_cudnn};
     vt_cuda_fill_kernels(backend);
-    own->state.graph_plans = vt_graph_plans_open(backend);
+    own->state.cudnn = open_fake_cudnn();
     return backend;
 }
 
