@@ -29,7 +29,7 @@ struct vt_attention_choices {
     vt_attention_engine ran; /* last */
     int capability;          /* the GPU's compute capability, its major number; 0: not asked yet */
     size_t count;
-    shape_choice *all[64];
+    shape_choice all[64];
 };
 
 /* A call, with what is known of its shape. */
@@ -125,27 +125,14 @@ static bool fits(const vt_attention_call *call, vt_attention_engine engine)
 
 /* ---- the choice ---- */
 
-/* The key of a kept choice: the shape, number by number, and the version of our kernels. */
-enum { SHAPE_NUMBERS = sizeof(vt_attention_key) / sizeof(int64_t), KEY_NUMBERS };
+enum { KEY_NUMBERS = sizeof(vt_attention_key) / sizeof(int64_t) };
 static const char kind[] = "attention_of";
-
-typedef struct {
-    int64_t numbers[KEY_NUMBERS];
-} choice_key;
-
-static choice_key key_of(const vt_attention_key *shape)
-{
-    choice_key key = {.numbers[SHAPE_NUMBERS] = KERNELS_VERSION};
-    memcpy(key.numbers, shape, sizeof *shape);
-    return key;
-}
 
 static void keep(const attempt *a, vt_attention_engine engine)
 {
     const vt_cuda_state *state = a->call->backend->state;
-    const choice_key key = key_of(&a->of->shape);
     const uint64_t value = engine;
-    vt_choices_add(state->choices, kind, key.numbers, KEY_NUMBERS, &value, 1);
+    vt_choices_add(state->choices, kind, (const int64_t *)&a->of->shape, KEY_NUMBERS, &value, 1);
 }
 
 /* Whether the engine can run it, for which cuDNN must have a plan. */
@@ -223,10 +210,10 @@ static vt_attention_engine choose_by_time(const attempt *a)
 static void choose(const attempt *a)
 {
     const vt_cuda_state *state = a->call->backend->state;
-    const choice_key key = key_of(&a->of->shape);
+    const int64_t *key = (const int64_t *)&a->of->shape;
     uint64_t kept;
     /* an engine that this build lacks may be the choice of another build */
-    if (vt_choices_find(state->choices, kind, key.numbers, KEY_NUMBERS, &kept, 1) && kept < VT_ATTENTION_ENGINES &&
+    if (vt_choices_find(state->choices, kind, key, KEY_NUMBERS, &kept, 1) && kept < VT_ATTENTION_ENGINES &&
         can_serve(a, (vt_attention_engine)kept))
         a->of->chosen = (vt_attention_engine)kept;
     else
@@ -240,23 +227,23 @@ static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_a
 {
     const vt_attention_shape *s = c->shape;
     const vt_type result = c->pass == VT_ATTENTION_FORWARD ? c->out.type : c->dq.type;
-    const vt_attention_key shape = {s->batch,      s->heads,
-                                    s->head_dim,   s->queries,
-                                    s->keys,       c->q.stride,
-                                    c->k.stride,   c->v.stride,
-                                    c->out.stride, c->dout.stride,
-                                    c->dq.stride,  c->dk.stride,
-                                    c->dv.stride,  c->pass,
-                                    c->q.type,     vt_attention_is_masked(s),
-                                    result,        s->dropout.rate > 0};
+    const vt_attention_key shape = {s->batch,       s->heads,
+                                    s->head_dim,    s->queries,
+                                    s->keys,        c->q.stride,
+                                    c->k.stride,    c->v.stride,
+                                    c->out.stride,  c->dout.stride,
+                                    c->dq.stride,   c->dk.stride,
+                                    c->dv.stride,   c->pass,
+                                    c->q.type,      vt_attention_is_masked(s),
+                                    result,         s->dropout.rate > 0,
+                                    KERNELS_VERSION};
     for (size_t i = 0; i < choices->count; i++)
-        if (memcmp(&choices->all[i]->shape, &shape, sizeof shape) == 0) return choices->all[i];
+        if (memcmp(&choices->all[i].shape, &shape, sizeof shape) == 0) return &choices->all[i];
     vt_cuda_state *state = c->backend->state;
     if (state->recording) state->recording_lacks = true; /* building and choosing wait for the GPU */
     if (state->recording) return NULL;
     if (choices->count == sizeof choices->all / sizeof *choices->all) return NULL;
-    shape_choice *of = vt_allocate(1, sizeof *of, "a choice of attention");
-    choices->all[choices->count++] = of;
+    shape_choice *of = &choices->all[choices->count++];
     of->shape = shape;
     return of;
 }
@@ -343,10 +330,7 @@ void vt_attention_close(struct vt_attention_choices **result)
 {
     struct vt_attention_choices *choices = *result;
     if (choices == NULL) return;
-    for (size_t i = 0; i < choices->count; i++) {
-        vt_fused_attention_plan_close(&choices->all[i]->plan);
-        free(choices->all[i]);
-    }
+    for (size_t i = 0; i < choices->count; i++) vt_fused_attention_plan_close(&choices->all[i].plan);
     free(choices);
     *result = NULL;
 }
@@ -360,7 +344,7 @@ int vt_attention_served(vt_backend *backend, vt_attention_engine engine)
 {
     const struct vt_attention_choices *choices = choices_of(backend);
     int served = 0;
-    for (size_t i = 0; i < choices->count; i++) served += choices->all[i]->ran == engine;
+    for (size_t i = 0; i < choices->count; i++) served += choices->all[i].ran == engine;
     return served;
 }
 

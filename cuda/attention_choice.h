@@ -25,11 +25,12 @@ typedef enum { VT_ATTENTION_FORWARD, VT_ATTENTION_BACKWARD, VT_ATTENTION_REPEATA
 typedef struct {
     int64_t batch, heads, head_dim, queries, keys;
     int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
-    int64_t pass;   /* vt_attention_pass */
-    int64_t type;   /* vt_type */
-    int64_t causal; /* query i sees the keys up to i */
-    int64_t result; /* vt_type of out, or of dq, dk and dv */
-    int64_t drops;  /* with dropout */
+    int64_t pass;    /* vt_attention_pass */
+    int64_t type;    /* vt_type */
+    int64_t causal;  /* query i sees the keys up to i */
+    int64_t result;  /* vt_type of out, or of dq, dk and dv */
+    int64_t drops;   /* with dropout */
+    int64_t kernels; /* the version of our own kernels */
 } vt_attention_key;
 
 /* The operands of one call; forward has those of backward with data NULL. */

@@ -82,8 +82,8 @@ TEST(cudnn_has_kernels_for_attention)
         static const int operations[] = {10, 18, 17};
         const int pass = kind % 3, causal = kind / 3;
         const vt_type type = (pass + causal) % 2 == 0 ? VT_BFLOAT16 : VT_FLOAT16;
-        vt_attention_key shape = {16,  8,   48,  4050, 4050, 384,  384,    384,  384,
-                                  384, 384, 384, 384,  pass, type, causal, type, false};
+        vt_attention_key shape = {16,  8,   48,  4050, 4050, 384,    384,  384,   384, 384,
+                                  384, 384, 384, pass, type, causal, type, false, 0};
         if (causal) shape.queries = shape.keys = 256;
         vt_fused_graph graph;
         EXPECT(vt_attention_graph_open(library, NULL, h200, &shape, &graph), "pass %d, type %d, causal %d: %s", pass,
