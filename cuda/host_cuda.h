@@ -375,62 +375,17 @@ VT_UNSEEN static void launch(dim3 grid, unsigned threads, size_t shared_bytes, c
     order_after(&completed);
 }
 
-/* ---- what is launched later: by whoever took it, or when a recording is replayed, as CUDA graphs do it. The arguments
- * are those of the launch; they are plain numbers and pointers, so copying the bytes copies them. ---- */
+/* ---- what is launched later, by whoever took it. The arguments are those of the launch; they are plain numbers and
+ * pointers, so copying the bytes copies them. ---- */
 
-struct recorded_call {
-    void (*run)(const void *arguments);
-    void *arguments;
-    recorded_call *next;
-};
-inline recorded_call *recorded_first, **recorded_last = &recorded_first;
 inline void (*taker)(void (*run)(const void *), const void *arguments, size_t bytes); /* NULL: run at once */
 
-inline void record(void (*run)(const void *), const void *arguments, size_t bytes)
-{
-    recorded_call *call = (recorded_call *)malloc(sizeof *call);
-    if (call == nullptr || (call->arguments = malloc(bytes)) == nullptr) fail("no memory");
-    memcpy(call->arguments, arguments, bytes);
-    call->run = run;
-    call->next = nullptr;
-    *recorded_last = call;
-    recorded_last = &call->next;
-}
-
 extern "C" {
-inline __attribute__((used)) void vt_host_cuda_forget(void)
-{
-    while (recorded_first != nullptr) {
-        recorded_call *call = recorded_first;
-        recorded_first = call->next;
-        free(call->arguments);
-        free(call);
-    }
-    recorded_last = &recorded_first;
-}
-
 /* From here on every launch goes to `take`, which copies the arguments and runs the kernel later; NULL: launch directly
  * again. */
 inline __attribute__((used)) void vt_host_cuda_hand_to(void (*take)(void (*run)(const void *), const void *, size_t))
 {
     taker = take;
-}
-
-inline __attribute__((used)) void vt_host_cuda_record(bool begins)
-{
-    if (begins) vt_host_cuda_forget();
-    taker = begins ? record : nullptr;
-}
-
-inline __attribute__((used)) bool vt_host_cuda_is_recording(void)
-{
-    return taker == record;
-}
-
-inline __attribute__((used)) bool vt_host_cuda_replay(void)
-{
-    for (const recorded_call *call = recorded_first; call != nullptr; call = call->next) call->run(call->arguments);
-    return recorded_first != nullptr;
 }
 
 /* run(arguments [bytes]), now or later. */

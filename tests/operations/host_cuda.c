@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cuda/cuda.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -24,19 +25,47 @@ static host_state *state_of(vt_backend *backend)
     return backend->state;
 }
 
-/* Functions of the kernels' host version, host_cuda.h: recording, and other queued work. */
-void vt_host_cuda_record(bool begins);
-bool vt_host_cuda_is_recording(void);
-bool vt_host_cuda_replay(void);
-void vt_host_cuda_forget(void);
+/* Functions of the kernels' host version, host_cuda.h: who takes launches, and other work that is queued with them. */
+void vt_host_cuda_hand_to(void (*take)(void (*run)(const void *), const void *arguments, size_t bytes));
 void vt_host_cuda_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
+
+/* ---- a recording, which is replayed as CUDA graphs are: with the arguments of the launches ---- */
+
+typedef struct recorded_call {
+    void (*run)(const void *arguments);
+    struct recorded_call *next;
+    _Alignas(16) char arguments[];
+} recorded_call;
+
+static struct {
+    bool is_on;
+    recorded_call *first, **last;
+} recording;
+
+static void record(void (*run)(const void *), const void *arguments, size_t bytes)
+{
+    recorded_call *call = vt_allocate(1, sizeof *call + bytes, "a test");
+    call->run = run;
+    memcpy(call->arguments, arguments, bytes);
+    *recording.last = call;
+    recording.last = &call->next;
+}
+
+static void forget_recording(void)
+{
+    for (recorded_call *call = recording.first, *next; call != NULL; call = next) {
+        next = call->next;
+        free(call);
+    }
+    recording.first = NULL;
+}
 
 /* Exactly the size requested, so that AddressSanitizer sees accesses beyond it, and not zero. A recording keeps its
  * own. */
 static void *host_workspace(vt_backend *backend, size_t bytes)
 {
     host_state *state = state_of(backend);
-    if (vt_host_cuda_is_recording()) {
+    if (recording.is_on) {
         VT_ASSERT(state->kept_count < MOST_KEPT);
         state->kept[state->kept_count++] = state->workspace;
     } else {
@@ -57,7 +86,7 @@ static void host_fail(vt_backend *backend, const char *sentence)
 /* Operations that a graph can't contain. */
 static void refuse_recording(const char *what)
 {
-    if (!vt_host_cuda_is_recording()) return;
+    if (!recording.is_on) return;
     fprintf(stderr, "%s in the middle of a recording\n", what);
     abort();
 }
@@ -72,7 +101,7 @@ static vt_status host_check(vt_backend *backend)
 static void host_close(vt_backend *backend)
 {
     host_state *state = state_of(backend);
-    vt_host_cuda_forget();
+    forget_recording();
     vt_backend_close(&state->plain);
     free(state->workspace);
     for (size_t i = 0; i < state->kept_count; i++) free(state->kept[i]);
@@ -142,14 +171,18 @@ static void host_copy_beside(vt_backend *backend, int place, void *to, const voi
 static bool host_record_begin(vt_backend *backend)
 {
     (void)backend;
-    vt_host_cuda_record(true);
+    forget_recording();
+    recording.is_on = true;
+    recording.last = &recording.first;
+    vt_host_cuda_hand_to(record);
     return true;
 }
 
 static bool host_record_end(vt_backend *backend)
 {
     (void)backend;
-    vt_host_cuda_record(false);
+    recording.is_on = false;
+    vt_host_cuda_hand_to(NULL);
     return true;
 }
 
@@ -157,7 +190,8 @@ static bool host_replay(vt_backend *backend)
 {
     (void)backend;
     refuse_recording("a replay");
-    return vt_host_cuda_replay();
+    for (const recorded_call *call = recording.first; call != NULL; call = call->next) call->run(call->arguments);
+    return recording.first != NULL;
 }
 
 /* ---- matrix products, by the oracle ---- */
