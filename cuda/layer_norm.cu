@@ -48,11 +48,18 @@ __host__ __device__ static inline constexpr vt_type type_beside(form made_for, v
                                  : type;
 }
 
-/* The form for a branch, or dy, of this type. */
-static form form_of(bool fits, vt_type type)
-{
-    return !fits ? ANY : type == VT_BFLOAT16 ? BFLOAT16 : type == VT_FLOAT16 ? FLOAT16 : FLOAT32;
-}
+/* launch<form>(...) for a branch, or dy, of this type; ANY unless all else fits the other forms. */
+#define BY_FORM(fits, type, launch, ...)                                                                               \
+    do {                                                                                                               \
+        if (!(fits))                                                                                                   \
+            launch<ANY>(__VA_ARGS__);                                                                                  \
+        else if ((type) == VT_BFLOAT16)                                                                                \
+            launch<BFLOAT16>(__VA_ARGS__);                                                                             \
+        else if ((type) == VT_FLOAT16)                                                                                 \
+            launch<FLOAT16>(__VA_ARGS__);                                                                              \
+        else                                                                                                           \
+            launch<FLOAT32>(__VA_ARGS__);                                                                              \
+    } while (0)
 
 typedef struct {
     vt_matrix x, branch; /* branch.data NULL: none */
@@ -206,20 +213,7 @@ template <form FORM> static void launch_forward_of(vt_backend *backend, forward_
 static void launch_forward(vt_backend *backend, forward_arguments a)
 {
     const bool floats = a.x.type == VT_FLOAT32 && (a.branch.data == NULL || a.sum.type == VT_FLOAT32);
-    switch (form_of(floats && a.wide && a.x.columns % VT_GROUP == 0, a.branch.type)) {
-    case ANY:
-        launch_forward_of<ANY>(backend, a);
-        break;
-    case FLOAT32:
-        launch_forward_of<FLOAT32>(backend, a);
-        break;
-    case BFLOAT16:
-        launch_forward_of<BFLOAT16>(backend, a);
-        break;
-    case FLOAT16:
-        launch_forward_of<FLOAT16>(backend, a);
-        break;
-    }
+    BY_FORM(floats && a.wide && a.x.columns % VT_GROUP == 0, a.branch.type, launch_forward_of, backend, a);
 }
 
 static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
@@ -439,20 +433,8 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
                   a);
         VT_LAUNCH(backward_long_kernel, dim3((unsigned)((x.rows + WARPS - 1) / WARPS)), 32 * WARPS, 0, backend, a);
     } else {
-        switch (form_of(floats && a.wide && columns % VT_GROUP == 0, dy.type)) {
-        case ANY:
-            launch_backward<ANY>(backend, a, groups, (unsigned)blocks);
-            break;
-        case FLOAT32:
-            launch_backward<FLOAT32>(backend, a, groups, (unsigned)blocks);
-            break;
-        case BFLOAT16:
-            launch_backward<BFLOAT16>(backend, a, groups, (unsigned)blocks);
-            break;
-        case FLOAT16:
-            launch_backward<FLOAT16>(backend, a, groups, (unsigned)blocks);
-            break;
-        }
+        BY_FORM(floats && a.wide && columns % VT_GROUP == 0, dy.type, launch_backward, backend, a, groups,
+                (unsigned)blocks);
     }
     vt_add_partial_sums(backend, a.partial, blocks, 2 * columns, columns, dweight);
     vt_add_partial_sums(backend, a.partial + columns, blocks, 2 * columns, columns, dbias);
