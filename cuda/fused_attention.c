@@ -19,18 +19,6 @@ static struct vt_cudnn_state *cudnn_of(vt_backend *backend)
     return ((vt_cuda_state *)backend->state)->cudnn;
 }
 
-/* A plan's tensors, by their ids. */
-typedef struct {
-    int64_t count, ids[VT_FUSED_ID_COUNT];
-    void *pointers[VT_FUSED_ID_COUNT];
-} tensors;
-
-static void add_tensor(tensors *of, int64_t id, void *memory)
-{
-    of->ids[of->count] = id;
-    of->pointers[of->count++] = memory;
-}
-
 /* Where the parts of the workspace end, in bytes. */
 typedef struct {
     size_t own, delta, all; /* cuDNN's own; backward's, else empty */
@@ -59,24 +47,23 @@ bool vt_fused_attention_run(const vt_attention_call *c, const vt_fused_graph *pl
     float scale = vt_attention_scale(c->shape), one = 1, unseen = -FLT_MAX;
     char *workspace = common->workspace(c->backend, room.all + 1);
     if (workspace == NULL) return false;
-    tensors of = {0};
-    add_tensor(&of, VT_FUSED_Q, c->q.data);
-    add_tensor(&of, VT_FUSED_K, c->k.data);
-    add_tensor(&of, VT_FUSED_V, c->v.data);
-    add_tensor(&of, VT_FUSED_OUT, c->out.data);
-    add_tensor(&of, VT_FUSED_LOG_SUM, c->log_sum);
-    add_tensor(&of, VT_FUSED_SCALE, &scale);
-    if (vt_attention_is_masked(c->shape)) add_tensor(&of, VT_FUSED_UNSEEN, &unseen);
-    if (c->pass != VT_ATTENTION_FORWARD) {
-        add_tensor(&of, VT_FUSED_DOUT, c->dout.data);
-        add_tensor(&of, VT_FUSED_DQ, c->dq.data);
-        add_tensor(&of, VT_FUSED_DK, c->dk.data);
-        add_tensor(&of, VT_FUSED_DV, c->dv.data);
-        add_tensor(&of, VT_FUSED_DELTA, workspace + room.own);
-        add_tensor(&of, VT_FUSED_ONE, &one);
-        if (c->pass == VT_ATTENTION_BACKWARD) add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.delta);
-    }
-    if (vt_fused_plan_run(cudnn->library, cudnn->handle, plan->plan, of.count, of.ids, of.pointers, workspace))
+    const bool backward = c->pass != VT_ATTENTION_FORWARD;
+    void *const memory[VT_FUSED_TENSORS + 1] = {
+        [VT_FUSED_Q] = c->q.data,
+        [VT_FUSED_K] = c->k.data,
+        [VT_FUSED_V] = c->v.data,
+        [VT_FUSED_OUT] = c->out.data,
+        [VT_FUSED_LOG_SUM] = c->log_sum,
+        [VT_FUSED_SCALE] = &scale,
+        [VT_FUSED_DOUT] = c->dout.data, /* forward has neither these nor what follows */
+        [VT_FUSED_DQ] = c->dq.data,
+        [VT_FUSED_DK] = c->dk.data,
+        [VT_FUSED_DV] = c->dv.data,
+        [VT_FUSED_DELTA] = backward ? workspace + room.own : NULL,
+        [VT_FUSED_ONE] = backward ? &one : NULL,
+        [VT_FUSED_DQ_SUM] = c->pass == VT_ATTENTION_BACKWARD ? workspace + room.delta : NULL,
+        [VT_FUSED_UNSEEN] = vt_attention_is_masked(c->shape) ? &unseen : NULL};
+    if (vt_fused_plan_run(cudnn->library, cudnn->handle, plan->plan, VT_FUSED_TENSORS, memory + VT_FUSED_Q, workspace))
         return true;
     snprintf(cudnn->failure, sizeof cudnn->failure, "running a plan: ");
     cudnn->library->cudnnGetLastErrorString(cudnn->failure + strlen(cudnn->failure),

@@ -42,7 +42,7 @@ enum {
                       * (since 9.6)
                       */
     VT_FUSED_UNSEEN, /* causal: one float on the host, the score of a key that is not seen: -FLT_MAX */
-    VT_FUSED_ID_COUNT
+    VT_FUSED_TENSORS = VT_FUSED_UNSEEN
 };
 
 /* The graph and its plan (attention_graph.c); `handle` and `device_text` as in vt_fused_graph_begin. False: this cuDNN

@@ -315,15 +315,22 @@ int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t p
     return made;
 }
 
-bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, descriptor plan, int64_t count,
-                       const int64_t *ids, void *const *pointers, void *workspace)
+bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, descriptor plan, int count, void *const *memory,
+                       void *workspace)
 {
+    int64_t ids[count], used = 0;
+    void *pointers[count];
     descriptor pack = NULL;
+    for (int i = 0; i < count; i++) {
+        if (memory[i] == NULL) continue;
+        ids[used] = 1 + i;
+        pointers[used++] = memory[i];
+    }
     const bool done =
         library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
+        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, used, ids) ==
             CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
+        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, used,
                                           (const void *)pointers) == CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                                           (const void *)&workspace) == CUDNN_STATUS_SUCCESS &&

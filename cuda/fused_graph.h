@@ -91,9 +91,10 @@ int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t p
                               vt_fused_plan found[VT_FUSED_MOST_PLANS]);
 void vt_fused_graph_close(vt_fused_graph *graph);
 
-/* Runs a plan on the memory of tensors ids [count]. False: the library refuses. */
-bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, cudnnBackendDescriptor_t plan, int64_t count,
-                       const int64_t *ids, void *const *pointers, void *workspace);
+/* Runs a plan on memory [count]: that of the tensors 1, 2, …, of which those without memory are not the plan's. False:
+ * the library refuses. */
+bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, cudnnBackendDescriptor_t plan, int count,
+                       void *const *memory, void *workspace);
 
 /* What a part of the workspace takes, so that the next one is aligned. */
 static inline size_t vt_fused_rounded(size_t bytes)

@@ -19,13 +19,9 @@ bool vt_graph_run(void *call)
 {
     const vt_graph_call *c = call;
     const struct vt_cudnn_state *cudnn = cudnn_of(c->backend);
-    int64_t ids[VT_GRAPH_MOST_OPERANDS];
-    void *pointers[VT_GRAPH_MOST_OPERANDS];
-    for (int i = 0; i < c->count; i++) {
-        ids[i] = 1 + i;
-        pointers[i] = vt_graph_memory(c, i);
-    }
-    return vt_fused_plan_run(cudnn->library, cudnn->handle, c->plan, c->count, ids, pointers, c->workspace + c->bytes);
+    void *memory[VT_GRAPH_MOST_OPERANDS];
+    for (int i = 0; i < c->count; i++) memory[i] = vt_graph_memory(c, i);
+    return vt_fused_plan_run(cudnn->library, cudnn->handle, c->plan, c->count, memory, c->workspace + c->bytes);
 }
 
 bool vt_graph_prepare(vt_graph_call *call, const vt_graph_plan *plan)
