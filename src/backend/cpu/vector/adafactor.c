@@ -7,32 +7,18 @@
 #include "backend/factored.h"
 #include "backend/half.h"
 
-enum { RUNS = 32, TOGETHER = 4 };
+enum { RUNS = 32 };
 
-/* How many lines to read side by side, which is faster than one after another: TOGETHER if the next TOGETHER lines are
- * whole, of one matrix, and before line `end`; otherwise 1. */
-static int64_t lines_together(const vt_factored *shape, int64_t index, int64_t end)
+/* The sum of the squares of x [count], which are also added to `columns`. */
+INLINE double add_line(const float *x, int64_t count, float *columns)
 {
-    const int64_t begin = index * shape->part_columns, behind = begin + TOGETHER * shape->part_columns;
-    const bool whole = begin >= shape->first && behind <= shape->first + shape->count;
-    return whole && index + TOGETHER <= end && index % shape->part_rows + TOGETHER <= shape->part_rows ? TOGETHER : 1;
-}
-
-/* sums [lines] = the sums of the squares of x [lines, count]; those of its columns are added to `columns`. */
-INLINE void add_lines(const float *x, int64_t lines, int64_t count, float *columns, double *sums)
-{
-    vector sum[TOGETHER] = {{0}};
+    vector sum = {0};
     for (int64_t j = 0; j < count; j += LANES) {
-        vector column = load_up_to(columns + j, count - j);
-#pragma GCC unroll 4
-        for (int64_t i = 0; i < lines; i++) {
-            const vector number = load_up_to(x + i * count + j, count - j);
-            sum[i] += number * number;
-            column += number * number;
-        }
-        store_up_to(columns + j, column, count - j);
+        const vector number = load_up_to(x + j, count - j);
+        sum += number * number;
+        store_up_to(columns + j, load_up_to(columns + j, count - j) + number * number, count - j);
     }
-    for (int64_t i = 0; i < lines; i++) sums[i] = (double)sum_lanes(sum[i]);
+    return (double)sum_lanes(sum);
 }
 
 /* Lines of one matrix. totals [RUNS]: of all that a run has. */
@@ -51,18 +37,11 @@ static void squares_of_one(vt_backend *backend, const vt_factored *shape, const 
             float *own = partial + run * columns;
             memset(own, 0, (size_t)columns * sizeof *own);
             const int64_t end = first + smaller((run + 1) * length, lines);
-            for (int64_t i = first + run * length, some; i < end; i += some) {
+            for (int64_t i = first + run * length; i < end; i++) {
                 const vt_factored_line line = vt_factored_line_at(shape, i);
-                double of_lines[TOGETHER];
-                some = lines_together(shape, i, end);
-                if (some > 1)
-                    add_lines(x + line.begin, TOGETHER, line.length, own, of_lines);
-                else
-                    add_lines(x + line.begin, 1, line.length, own + line.column - begin, of_lines);
-                for (int64_t k = 0; k < some; k++) {
-                    sums[line.row + k] += of_lines[k];
-                    totals[run] += of_lines[k];
-                }
+                const double squares = add_line(x + line.begin, line.length, own + line.column - begin);
+                sums[line.row] += squares;
+                totals[run] += squares;
             }
         }
 #pragma omp for schedule(static)
@@ -130,26 +109,20 @@ static numbers numbers_of(const vt_update *update, const vt_step_state *state)
                      .keep = (float)update->adafactor.beta1};
 }
 
-/* sums [2] += the sums of the squares of w, and of the quotients of g; both [lines, count]. */
-INLINE void add_sizes(const numbers *n, const float *g, const float *w, int64_t lines, int64_t count, const float *rows,
-                      const float *columns, double *sums)
+/* sums [2] += the sums of the squares of w, and of the quotients of g; both [count]. */
+INLINE void add_sizes(const numbers *n, const float *g, const float *w, int64_t count, float row, const float *columns,
+                      double *sums)
 {
-    vector values[TOGETHER] = {{0}}, steps[TOGETHER] = {{0}};
+    vector values = {0}, steps = {0};
     for (int64_t j = 0; j < count; j += LANES) {
-        const vector column = load_up_to(columns + j, count - j);
-#pragma GCC unroll 4
-        for (int64_t i = 0; i < lines; i++) {
-            const vector value = load_up_to(w + i * count + j, count - j);
-            const vector step =
-                quotients(n->factor * load_up_to(g + i * count + j, count - j), rows[i], column, n->most);
-            values[i] += value * value;
-            steps[i] += step * step;
-        }
+        const int64_t left = count - j;
+        const vector value = load_up_to(w + j, left);
+        const vector step = quotients(n->factor * load_up_to(g + j, left), row, load_up_to(columns + j, left), n->most);
+        values += value * value;
+        steps += step * step;
     }
-    for (int64_t i = 0; i < lines; i++) {
-        sums[0] += (double)sum_lanes(values[i]);
-        sums[1] += (double)sum_lanes(steps[i]);
-    }
+    sums[0] += (double)sum_lanes(values);
+    sums[1] += (double)sum_lanes(steps);
 }
 
 static void adafactor_norm(vt_backend *backend, const vt_update *update, const vt_step_state *state,
@@ -170,15 +143,10 @@ static void adafactor_norm(vt_backend *backend, const vt_update *update, const v
     for (int64_t run = 0; run < RUNS; run++) {
         const int64_t end = first + smaller((run + 1) * length, lines);
         double own[2] = {0};
-        for (int64_t i = first + run * length, some; i < end; i += some) {
+        for (int64_t i = first + run * length; i < end; i++) {
             const vt_factored_line line = vt_factored_line_at(shape, i);
-            const float *g = gradients + line.begin, *w = values + line.begin;
-            const float *r = scales + line.row, *c = columns + line.column;
-            some = lines_together(shape, i, end);
-            if (some > 1)
-                add_sizes(&n, g, w, TOGETHER, line.length, r, c, own);
-            else
-                add_sizes(&n, g, w, 1, line.length, r, c, own);
+            add_sizes(&n, gradients + line.begin, values + line.begin, line.length, scales[line.row],
+                      columns + line.column, own);
         }
         memcpy(partial[run], own, sizeof own);
     }
