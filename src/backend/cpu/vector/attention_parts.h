@@ -97,8 +97,6 @@ typedef struct {
 
 enum { MOST_DROPPED = 128 };
 
-#if defined(__SSE2__)
-
 /* Vectors of queries: key by key, rows `stride` apart, whose last vector may be filled up by queries that are none. */
 static inline void drop_along_queries(const dropped_block *b, float *weights, int64_t stride)
 {
@@ -134,23 +132,6 @@ static inline void drop_along_keys(const dropped_block *b, float *weights, int64
     }
 }
 
-#else
-
-static inline void drop(const dropped_block *b, float *weights, int64_t query_stride, int64_t key_stride)
-{
-    for (int64_t i = 0; i < b->queries; i++)
-        for (int64_t quad = b->first_key / 4; 4 * quad < b->first_key + b->keys; quad++) {
-            const vt_random_block block =
-                vt_dropout_block(&b->dropout, b->sample, (uint32_t)(b->first_query + i), (uint32_t)quad);
-            for (int64_t w = 0, j = 4 * quad - b->first_key; w < 4; w++, j++)
-                if (j >= 0 && j < b->keys)
-                    weights[i * query_stride + j * key_stride] *=
-                        vt_random_uniform(block.word[w]) < b->dropout.rate ? 0.0f : b->keep;
-        }
-}
-
-#endif
-
 /* Multiplies the weight of query first_query + i and key first_key + j, at i·query_stride + j·key_stride, by dropout's
  * factor. One stride is 1; along it, whole vectors are touched. */
 static inline void apply_dropout(const head_view *h, int64_t first_query, int64_t queries, int64_t first_key,
@@ -164,14 +145,10 @@ static inline void apply_dropout(const head_view *h, int64_t first_query, int64_
                        .first_key = h->shape->first_key + first_key,
                        .keys = keys};
     b.dropout.site = VT_SITE_ATTENTION + (uint32_t)(h->shape->first_head + h->head);
-#if defined(__SSE2__)
     if (query_stride == 1)
         drop_along_queries(&b, weights, key_stride);
     else
         drop_along_keys(&b, weights, query_stride);
-#else
-    drop(&b, weights, query_stride, key_stride);
-#endif
 }
 
 /* ---- the causal mask ---- */

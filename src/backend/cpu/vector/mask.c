@@ -1,8 +1,6 @@
 /* Dropout, a vector of random blocks at a time: each block has the numbers of four neighbouring elements. */
 #include "backend/cpu/vector/random_vectors.h"
 
-#if defined(__SSE2__)
-
 /* A row of y = factors · x. */
 INLINE void mask_row(const vt_mask *mask, uint32_t sample, uint32_t token, float path, const vt_matrix *x,
                      const vt_matrix *y, int64_t row)
@@ -43,13 +41,8 @@ static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask,
         }
     }
 }
-#endif
 
 void VT_KERNEL(vt_vector_mask_fill)(vt_backend *backend)
 {
-#if defined(__SSE2__)
     backend->mask_multiply = mask_multiply;
-#else
-    (void)backend;
-#endif
 }

@@ -5,8 +5,6 @@
 #include "backend/cpu/vector/elements.h"
 #include "backend/dropout.h"
 
-#if defined(__SSE2__)
-
 /* The upper halves of the products of all lanes; *low gets the lower ones. */
 INLINE vector_word multiply_words(vector_word words, uint32_t factor, vector_word *low)
 {
@@ -18,9 +16,11 @@ INLINE vector_word multiply_words(vector_word words, uint32_t factor, vector_wor
 #elif defined(__AVX2__)
     const pairs even = (pairs)_mm256_mul_epu32((__m256i)all, (__m256i)factors);
     const pairs odd = (pairs)_mm256_mul_epu32((__m256i)other, (__m256i)factors);
-#else
+#elif defined(__SSE2__)
     const pairs even = (pairs)_mm_mul_epu32((__m128i)all, (__m128i)factors);
     const pairs odd = (pairs)_mm_mul_epu32((__m128i)other, (__m128i)factors);
+#else
+    const pairs even = (all & 0xffffffffu) * factors, odd = other * factors;
 #endif
     *low = (vector_word)((even & 0xffffffffu) | odd << 32);
     return (vector_word)(even >> 32 | (odd & ~(uint64_t)0xffffffffu));
@@ -81,5 +81,4 @@ INLINE void make_factors(const vt_dropout *dropout, uint32_t sample, uint32_t ro
     }
 }
 
-#endif
 #endif
