@@ -4,11 +4,6 @@
 
 typedef vt_fused_tensor tensor;
 
-static cudnnDataType_t half_type(const vt_attention_key *s)
-{
-    return s->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
-}
-
 /* [batch, heads, rows, columns], inside the kernel. */
 static tensor inside(vt_fused_graph *g, const vt_attention_key *s, int64_t rows, int64_t columns, cudnnDataType_t type)
 {
@@ -23,7 +18,7 @@ static tensor heads_of(vt_fused_graph *g, const vt_attention_key *s, int64_t id,
 {
     const int64_t dims[4] = {s->batch, s->heads, transposed ? s->head_dim : rows, transposed ? rows : s->head_dim};
     const int64_t strides[4] = {rows * stride, s->head_dim, transposed ? 1 : stride, transposed ? stride : 1};
-    return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, half_type(s), 4, dims, strides);
+    return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, vt_fused_type(s->type), 4, dims, strides);
 }
 
 /* [batch, heads, queries, columns], float32. */
@@ -46,7 +41,8 @@ static tensor transpose(vt_fused_graph *g, const vt_attention_key *s, tensor x)
     const int64_t rows = x.dims[3], columns = x.dims[2];
     const int64_t dims[4] = {x.dims[0], x.dims[1], rows, columns};
     const int64_t strides[4] = {x.dims[1] * rows * columns, rows * columns, 1, rows};
-    return vt_fused_reshape(g, x, vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), 4, dims, strides));
+    return vt_fused_reshape(g, x,
+                            vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, vt_fused_type(s->type), 4, dims, strides));
 }
 
 /* scale * q kᵀ; of keys that are not seen the lowest number. */
@@ -80,8 +76,8 @@ static void describe_forward(vt_fused_graph *g, const vt_attention_key *s)
     tensor sum = vt_fused_reduce(g, CUDNN_REDUCE_TENSOR_ADD, powers, inside(g, s, s->queries, 1, wide));
     tensor logarithm = vt_fused_pointwise(g, CUDNN_POINTWISE_LOG, sum, NULL, inside(g, s, s->queries, 1, wide));
     vt_fused_pointwise(g, CUDNN_POINTWISE_ADD, maximum, &logarithm, log_sum);
-    tensor weights =
-        vt_fused_pointwise(g, CUDNN_POINTWISE_DIV, powers, &sum, inside(g, s, s->queries, s->keys, half_type(s)));
+    tensor weights = vt_fused_pointwise(g, CUDNN_POINTWISE_DIV, powers, &sum,
+                                        inside(g, s, s->queries, s->keys, vt_fused_type(s->type)));
     vt_fused_multiply(g, weights, v, out);
 }
 
@@ -114,13 +110,13 @@ static void describe_backward(vt_fused_graph *g, const vt_attention_key *s)
         vt_fused_pointwise(g, CUDNN_POINTWISE_SUB, dweights, &delta, inside(g, s, s->queries, s->keys, wide));
     tensor dscores =
         vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, centred, &weights, inside(g, s, s->queries, s->keys, wide));
-    tensor scaled =
-        vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, dscores, &scale, inside(g, s, s->queries, s->keys, half_type(s)));
+    tensor scaled = vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, dscores, &scale,
+                                       inside(g, s, s->queries, s->keys, vt_fused_type(s->type)));
     vt_fused_multiply(g, transpose(g, s, scaled), q, dk);
 
     const int64_t k_dims[4] = {s->batch, s->heads, s->keys, s->head_dim};
     const int64_t k_strides[4] = {s->keys * s->k_stride, s->head_dim, s->k_stride, 1};
-    tensor k = vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), 4, k_dims, k_strides);
+    tensor k = vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, vt_fused_type(s->type), 4, k_dims, k_strides);
     k = vt_fused_reshape(g, k_transposed, k);
     if (s->pass == VT_ATTENTION_REPEATABLE) {
         vt_fused_multiply(g, scaled, k, dq);

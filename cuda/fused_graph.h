@@ -96,6 +96,13 @@ void vt_fused_graph_close(vt_fused_graph *graph);
 bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, cudnnBackendDescriptor_t plan, int count,
                        void *const *memory, void *workspace);
 
+/* A vt_type, as cuDNN names it. */
+static inline cudnnDataType_t vt_fused_type(int64_t type)
+{
+    if (type == VT_FLOAT32) return CUDNN_DATA_FLOAT;
+    return type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
+
 /* What a part of the workspace takes, so that the next one is aligned. */
 static inline size_t vt_fused_rounded(size_t bytes)
 {

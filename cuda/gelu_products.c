@@ -18,7 +18,7 @@ void vt_gelu_product_describe(const void *of, vt_fused_graph *g)
 {
     const vt_gelu_product_key *key = of;
     const bool is_erf = key->gelu == VT_GELU_ERF;
-    const cudnnDataType_t type = key->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+    const cudnnDataType_t type = vt_fused_type(key->type);
     const vt_fused_tensor x = matrix(g, VT_FUSED_IN_MEMORY, 1, type, key->rows, key->in, key->x_stride, 1);
     /* in memory it is [out, in] forward (fc1's), and [in, out] backward (fc2's) */
     const vt_fused_tensor weight =
