@@ -163,7 +163,7 @@ size_t vt_cudnn_version(const struct vt_cudnn_state *cudnn)
 const char *vt_fused_attention_failure(vt_backend *backend)
 {
     const struct vt_cudnn_state *cudnn = cudnn_of(backend);
-    return cudnn != NULL ? cudnn->failure : "cuDNN was not found";
+    return cudnn != NULL ? cudnn->failure : "cuDNN can't be used, as the log says";
 }
 
 void vt_fused_attention_note(vt_backend *backend, const char *failure)

@@ -20,7 +20,7 @@ bool vt_fused_attention_fits(const vt_attention_call *call);
 size_t vt_fused_attention_workspace(const vt_attention_call *call, const vt_fused_graph *plan);
 bool vt_fused_attention_run(const vt_attention_call *call, const vt_fused_graph *plan);
 
-/* Why the last plan that was tried could not be made or run; "": none failed. */
+/* Why a plan could not be made or run, the last one of those that failed; "": none did. */
 const char *vt_fused_attention_failure(vt_backend *backend);
 void vt_fused_attention_note(vt_backend *backend, const char *failure);
 

@@ -32,21 +32,21 @@ bool vt_graph_prepare(vt_graph_call *call, const vt_graph_plan *plan)
     return call->workspace != NULL;
 }
 
-/* Which candidate is the fastest; `count`: the rival is. Where there is no memory to time them, the rival is taken, or
- * else the first candidate. */
-static int fastest(const vt_graph_operation *operation, const vt_graph_call *call, int count,
-                   const vt_fused_plan *found, bool has_rival)
+/* *best: which candidate is the fastest; `count`: the rival is. False: there is no memory to time them, and the rival
+ * is taken, or else the first candidate. */
+static bool find_fastest(const vt_graph_operation *operation, const vt_graph_call *call, int count,
+                         const vt_fused_plan *found, bool has_rival, int *best)
 {
     vt_cuda_trial trials[VT_FUSED_MOST_PLANS + 1];
     vt_graph_call calls[VT_FUSED_MOST_PLANS + 1];
     int64_t most = 0;
-    int best = has_rival ? count : 0;
+    *best = has_rival ? count : 0;
     void *memory = NULL;
     for (int i = 0; i < count; i++)
         if (found[i].workspace_bytes > most) most = found[i].workspace_bytes;
     if (cudaMalloc(&memory, call->bytes + (size_t)most + 1) != cudaSuccess) {
         cudaGetLastError();
-        return best;
+        return false;
     }
     for (int i = 0; i < count + has_rival; i++) {
         calls[i] = *call;
@@ -57,9 +57,9 @@ static int fastest(const vt_graph_operation *operation, const vt_graph_call *cal
     }
     vt_cuda_time_all(call->backend, count + has_rival, trials);
     for (int i = 0; i < count; i++)
-        if (trials[i].milliseconds < trials[best].milliseconds) best = i;
+        if (trials[i].milliseconds < trials[*best].milliseconds) *best = i;
     cudaFree(memory);
-    return best;
+    return true;
 }
 
 static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
@@ -72,17 +72,20 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
     vt_fused_plan found[VT_FUSED_MOST_PLANS];
     uint64_t number = 0;
     int count = 0, best = 0;
+    bool is_sure = true;
     const bool is_kept =
         vt_choices_find(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
     if (has_rival && is_kept && number == THE_RIVAL) return;
     vt_fused_graph_begin(state->cudnn->library, state->cudnn->handle, NULL, graph);
     operation->describe(plan->key, graph);
-    if (is_kept) count = vt_fused_graph_find_plans(graph, needs, (int64_t)number, 1, found);
+    const int64_t proposal = number == THE_RIVAL ? VT_FUSED_ANY_PROPOSAL : (int64_t)number;
+    if (is_kept) count = vt_fused_graph_find_plans(graph, needs, proposal, 1, found);
     const bool is_new = count == 0;
     if (is_new && !(has_rival && state->fixed_choices)) {
         const int most = state->fixed_choices ? 1 : operation->most;
         count = vt_fused_graph_find_plans(graph, needs, VT_FUSED_ANY_PROPOSAL, most, found);
-        if (count > 1 || (count > 0 && has_rival)) best = fastest(operation, call, count, found, has_rival);
+        if (count > 1 || (count > 0 && has_rival))
+            is_sure = find_fastest(operation, call, count, found, has_rival, &best);
     }
     if (best < count) {
         graph->plan = found[best].plan;
@@ -93,7 +96,7 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
         graph->plan = NULL;
         if (has_rival) vt_fused_graph_close(graph); /* else it says why there is no plan */
     }
-    if (is_new && (count > 0 || has_rival))
+    if (is_new && is_sure && (count > 0 || has_rival))
         vt_choices_add(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
 }
 

@@ -38,7 +38,7 @@ typedef struct {
     cudaEvent_t clock[2]; /* of clock_start and clock_stop */
     size_t least_free;    /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
-    struct vt_attention_choices *attention; /* whose runs */
+    struct vt_attention_choices *attention; /* whose attention runs */
     struct vt_cudnn_state *cudnn;           /* NULL: not found */
 } vt_cuda_state;
 
@@ -65,7 +65,7 @@ void vt_attention_close(struct vt_attention_choices **choices);
 struct vt_cudnn_state {
     const vt_cudnn *library;
     cudnnHandle_t handle;
-    char failure[300]; /* why attention's last plan could not be made or run; "": all could */
+    char failure[300]; /* why attention's last plan that failed could not be made or run; "": none failed */
     size_t plan_count; /* of all other operations: graph_plans.c */
     struct vt_graph_plan **plans;
     bool prefers_plans; /* to their rivals */

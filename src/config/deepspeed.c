@@ -1,4 +1,4 @@
-/* DeepSpeed's configuration as one of vitrain. JSON is read as the YAML that it is part of. The keys' meaning:
+/* DeepSpeed's configuration as one of vitrain. JSON is read as YAML, of which it is a part. The keys' meaning:
  * https://www.deepspeed.ai/docs/config-json, version 0.19. */
 #include <math.h>
 #include <stdlib.h>

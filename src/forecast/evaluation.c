@@ -1,7 +1,6 @@
 #include "forecast/evaluation_report.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,8 +113,8 @@ done:
 
 /* ---- forecasts ---- */
 
-/* Scores forecast i of those made at once, `lead` steps behind initial time `index`: of an ensemble the mean. From the
- * training set its errors alone are wanted, and those of the climatology. */
+/* Scores forecast i of those made at once, lead + 1 steps behind initial time `index`: of an ensemble the mean. From
+ * the training set its errors alone are wanted, and those of the climatology. */
 static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_t lead)
 {
     vt_status status = VT_OK;
@@ -148,7 +147,7 @@ done:
 
 /* ---- files of forecasts ---- */
 
-/* On rank 0, for all forecasts; or from the training set with how large errors are. */
+/* On rank 0: opens the file of all forecasts; of the training set, writes how large errors are. */
 static vt_status open_archive(vt_evaluated *e, const char *path)
 {
     vt_status status = VT_OK;
@@ -221,7 +220,8 @@ done:
     return status;
 }
 
-/* Collective. The same from the training set, in the memory of these; one that can't be used is a warning only. */
+/* Collective. Finds errors by forecasts from the training set, in the memory of e->states. A training set that can't be
+ * used is only a warning. */
 static vt_status find_errors(vt_evaluated *e)
 {
     vt_status status = VT_OK;

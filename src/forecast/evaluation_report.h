@@ -21,7 +21,7 @@ typedef struct {
     vt_forecaster *forecaster;
     float *mean; /* the fields over time (time_means_path), [n_out_channels, height, width]; NULL: not known */
     vt_seasonal *climatology;     /* the seasonal one (climatology_path), for the window of the set; NULL: not known */
-    int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
+    int64_t *starts, start_count; /* initial times: samples behind which times go on to the last lead */
     int64_t step;                 /* the length of one (calendar.h) */
     char **names;                 /* [n_out_channels] */
     vt_variable *variables;       /* the same */

@@ -24,7 +24,7 @@ static int64_t field_size(const vt_config *config)
     return config->n_out_channels * config->img_size[0] * config->img_size[1];
 }
 
-static int64_t rounds_of(int64_t count, int64_t together)
+static int64_t quotient_up(int64_t count, int64_t together)
 {
     return (count + together - 1) / together;
 }
@@ -36,7 +36,7 @@ vt_status vt_states_open(const vt_members *members, vt_world *world, vt_forecast
     const vt_config *config = members->config;
     const int64_t number = vt_members_number(members), models = config->data_parallel;
     const int64_t at_once = vt_forecaster_batch(forecaster), most = at_once < number ? 1 : at_once / number;
-    const int64_t batch = rounds_of(count, rounds_of(count, most * models) * models);
+    const int64_t batch = quotient_up(count, quotient_up(count, most * models) * models);
     const size_t places = (size_t)(number * batch), out = (size_t)field_size(config);
     const size_t inputs = places * (size_t)input_size(config), all = (inputs + places * out) * sizeof(float);
     *states = (vt_states){.members = members,
@@ -201,7 +201,7 @@ vt_status vt_states_forecast_all(vt_states *states, const int64_t *samples, int6
     vt_status status = VT_OK;
     vt_world *world = states->world;
     const int64_t batch = states->batch, most = batch * states->config->data_parallel;
-    const int64_t rounds = rounds_of(count, most), own = world->coordinate[VT_AXIS_DATA] * batch;
+    const int64_t rounds = quotient_up(count, most), own = world->coordinate[VT_AXIS_DATA] * batch;
     const bool shows = rounds > 1 && world->rank == 0 && vt_progress_is_seen(STDERR_FILENO);
     if (!shows) states->planned = smaller(rounds * batch, count) * leads * states->number;
     for (int64_t done = 0; done < count; done += states->together) {

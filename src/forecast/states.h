@@ -14,8 +14,8 @@ typedef struct {
     vt_world *world;
     int64_t number;          /* of members */
     int64_t batch;           /* initial times that are forecast at once, at most */
-    int64_t together;        /* those of all models that are forecast now */
-    int64_t count, lead;     /* this one's, and the steps that the states are behind them */
+    int64_t together;        /* initial times that all models forecast now */
+    int64_t count, lead;     /* those of this model, and the steps that its states are behind them */
     float *input, *forecast; /* of member 0 of all initial times, then of member 1: the states of [number * count] */
     int64_t *starts;         /* the initial time of each of these */
     uint32_t *noise_keys;    /* [number * count, 2]: what the model's noise in each of them depends on */
@@ -41,7 +41,8 @@ vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead);
  * the last one the last models may have fewer or none. All ranks take each lead time, which is collective, too: a rank
  * without any then waits no longer than a forecast of the others takes, and an error on one rank ends all. `take` finds
  * states->count forecasts from sample number `first` on, states->lead steps behind, in the units of the data. (What is
- * missing in an input, NaN, stays missing in the next one.) The error: the climatology lacks a time of day. */
+ * missing in an input, NaN, stays missing in the next one.) Errors: of reading, of `take`, and a
+ * climatology that lacks a time of day. */
 vt_status vt_states_forecast_all(vt_states *states, const int64_t *samples, int64_t count, int64_t leads,
                                  vt_status (*take)(void *context, int64_t first), void *context);
 

@@ -28,8 +28,8 @@ static bool goes_by_steps(const vt_step_shape *shape)
     return shape->gpipe || shape->micro_batches < shape->stages;
 }
 
-/* How many messages have come, when stages work in step, before pass `pass` of those whose messages are awaited; of
- * `all`. */
+/* How many messages, at most `all`, have come before pass `pass` of those that await one each, if all stages work in
+ * step. */
 static int64_t come_before(const vt_step_shape *shape, int64_t pass, int64_t all)
 {
     const int64_t come = pass + 1 - least(shape->stages, shape->micro_batches);

@@ -253,14 +253,17 @@ TEST(convolutions_that_cudnn_lacks_are_named)
 {
     vt_backend *b;
     for (int i = 0; i < 3; i++) {
-        open_choices(&b, false);
+        own_state *own = open_choices(&b, false);
         fake.refuses_plans = i == 0;
         fake.refuses_runs = i == 1;
         fake.is_full = i == 2; /* no memory to time: the first one */
         run_forward(b);
         if (i == 2) {
+            char *kept = vt_choices_text(own->state.choices);
             EXPECT(fake.last == 0 && fake.timings == 0);
+            EXPECT(vt_choices_take(own->state.choices, kept) == 0, "kept without being timed: %s", kept);
             EXPECT_OK(b->check(b));
+            free(kept);
         } else {
             EXPECT_ERROR(b->check(b), i == 0 ? "cuDNN has no convolution for 1 cubes of 4³ points, 4 channels"
                                              : "cuDNN did not run its convolution");

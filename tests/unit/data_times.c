@@ -357,6 +357,40 @@ TEST(training_and_validation_overlap)
     write_part("e/x_2012.nc", 0, 4, false);
     expect_shared("a", VT_UNSET_INTEGER, "e", NULL, NULL);
     expect_shared("a", 15, "c", NULL, NULL); /* unused times are not shared */
+    write_part("f/x_2013.nc", 0, 4, true);
+    write_part("f/x_2014.nc", 4, 4, true);
+    expect_shared("f", VT_UNSET_INTEGER, "a", "from 2013-01-01 00:00 to 2013-01-02 18:00 are in both", "f/x_2013.nc");
+    write_part("g/x_2013.nc", 0, 4, true);
+    write_part("g/x_2014.nc", 5, 4, true);
+    expect_shared("g", VT_UNSET_INTEGER, "a", "from 2013-01-01 00:00 to 2013-01-03 00:00, with gaps, are in both",
+                  "g/x_2013.nc");
+}
+
+/* Files whose names say no date are a group if they hold different variables, however many there are. */
+TEST(many_variables_of_one_time)
+{
+    enum { VARIABLES = 66 };
+    const double times[] = {0, 6, 12};
+    vt_text words = {0};
+    hid_t files[2] = {test_nc_create("most.nc"), test_nc_create("others.nc")};
+    for (int i = 0; i < VARIABLES; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "v%d", i);
+        vt_text_append(&words, "%s ", name);
+        H5Dclose(test_nc_variable(files[i >= 64], name, 3, H5T_IEEE_F32LE));
+    }
+    for (int i = 0; i < 2; i++) {
+        H5Dclose(test_nc_times(files[i], "time", H5T_IEEE_F64LE, 3, times, "hours since 2013-01-01"));
+        H5Fclose(files[i]);
+    }
+    vt_dataset_options options = test_nc_options(words.characters);
+    options.in_channels = options.out_channels = VARIABLES;
+    options.form.period = "2013";
+    options.form.period_option = "train_period";
+    vt_dataset *dataset = test_open(&options);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 2 && vt_dataset_about(dataset)->channels == VARIABLES);
+    vt_dataset_close(&dataset);
+    vt_text_close(&words);
 }
 
 TEST(times_twice_in_a_folder)

@@ -70,8 +70,8 @@ vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *for
  * (fields_grid.c). */
 vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source);
 
-/* Bit i of *held: the file has the i-th of the variables, also by another of its names. */
-vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *held);
+/* Adds to *held those of the variables, without their levels, that the file has, also by another of its names. */
+vt_status vt_netcdf_holds(const char *path, const char *variables, vt_names *held);
 
 /* Sources, channels, sizes, names and grid of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form);

@@ -176,29 +176,41 @@ static void sort_in(vt_file_list *list, vt_names *others, const char *directory,
 
 static void try_out(const char *const *words, int64_t count)
 {
-    uint64_t held;
+    vt_names held = {0};
     VT_ASSERT(count == 2);
     (void)vt_netcdf_holds(words[0], words[1], &held);
+    vt_names_close(&held);
+}
+
+static bool share_a_name(const vt_names *one, const vt_names *other)
+{
+    for (int64_t i = 0; i < one->count; i++)
+        for (int64_t j = 0; j < other->count; j++)
+            if (strcmp(one->names[i], other->names[j]) == 0) return true;
+    return false;
 }
 
 /* One that has none of the variables is left alone; one that has some of those of the group before begins another. */
 static vt_status make_groups(vt_file_list *list, char **paths, int64_t count, const char *variables)
 {
     vt_status status = VT_OK;
-    uint64_t together = 0, held = 0;
+    vt_names together = {0}, held = {0};
     for (int64_t i = 0; i < count; i++) {
+        vt_names_close(&held);
         VT_TRY(vt_trial(paths[i], 0, try_out, (const char *[]){paths[i], variables}, 2));
         VT_TRY(vt_netcdf_holds(paths[i], variables, &held));
-        if (held == 0) continue;
-        if (list->group_count == 0 || (together & held) != 0) {
+        if (held.count == 0) continue;
+        if (list->group_count == 0 || share_a_name(&together, &held)) {
             add_group(list, list->count);
-            together = 0;
+            vt_names_close(&together);
         }
-        together |= held;
+        for (int64_t j = 0; j < held.count; j++) vt_names_add(&together, held.names[j]);
         list->groups[list->group_count - 1].count++;
         append(list, vt_text_copy(paths[i]));
     }
 done:
+    vt_names_close(&together);
+    vt_names_close(&held);
     return status;
 }
 

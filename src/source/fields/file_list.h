@@ -27,7 +27,7 @@ typedef struct {
     int64_t count;
     vt_file_group *groups; /* [group_count], in the order of their names or times */
     int64_t group_count;
-    /* sentences about what else is in the directory; NULL: nothing of the kind */
+    /* sentences about what else is in the directory; NULL: nothing of the kind, or names say no date */
     char *misnamed;   /* files that look like data of some year, but would not be read: a fault */
     char *doubtful;   /* what may be data, too: no year in the name, netCDF without `variables`, an unfinished copy */
     char *left_alone; /* all other files but hidden ones */

@@ -241,7 +241,7 @@ vt_index_overlap vt_index_repeated(const vt_fields_index *index)
     const period *latest = periods;
     for (int64_t i = 1; i < count; i++) {
         const period *own = &periods[i];
-        if (own->from <= latest->to && found.count++ == 0) {
+        if (own->calendar == latest->calendar && own->from <= latest->to && found.count++ == 0) {
             found.from = (vt_date){own->calendar, own->from};
             found.to = (vt_date){own->calendar, own->to < latest->to ? own->to : latest->to};
             found.files[0] = latest->file;
@@ -256,7 +256,7 @@ vt_index_overlap vt_index_repeated(const vt_fields_index *index)
 vt_index_overlap vt_index_shared(const vt_fields_index *one, const vt_fields_index *other)
 {
     vt_index_overlap found = {0};
-    int64_t counts[2] = {0}, minutes = 0;
+    int64_t counts[2] = {0};
     period *a = periods_of(one, true, &counts[0]), *b = periods_of(other, true, &counts[1]);
     for (int64_t i = 0, j = 0; i < counts[0] && j < counts[1];) {
         const int64_t begin = a[i].from > b[j].from ? a[i].from : b[j].from;
@@ -266,16 +266,16 @@ vt_index_overlap vt_index_shared(const vt_fields_index *one, const vt_fields_ind
                 found.from = (vt_date){a[i].calendar, begin};
                 found.files[0] = a[i].file;
                 found.files[1] = b[j].file;
+            } else if (begin > vt_date_after(found.to, vt_index_minutes(one)).minutes) {
+                found.has_gaps = true;
             }
             found.to = (vt_date){a[i].calendar, end};
-            minutes += end - begin;
         }
         if (a[i].to < b[j].to)
             i++;
         else
             j++;
     }
-    found.has_gaps = found.to.minutes - found.from.minutes > minutes;
     free(a);
     free(b);
     return found;

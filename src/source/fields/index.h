@@ -61,7 +61,7 @@ typedef struct {
     int64_t crossing;        /* samples that reach from one file into the next */
 } vt_fields_index;
 
-/* In the order of the files. Cuts its times into pieces, and returns how many. Takes copies of places and dates. */
+/* Adds the next file, cut into pieces, and returns how many. Takes copies of places and dates. */
 int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *file);
 
 /* After the last file: the pieces become stretches and samples. A step that is unknown is found, if the pieces are of

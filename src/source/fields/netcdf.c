@@ -136,20 +136,19 @@ static int find_part(const vt_fields_file *file, const char **name)
     }
 }
 
-vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *held)
+vt_status vt_netcdf_holds(const char *path, const char *variables, vt_names *held)
 {
     vt_status status = VT_OK;
     vt_store *store = NULL;
     const vt_fields_file file = {.stores = &store, .store_count = 1};
     const char *rest = variables, *word;
     size_t length;
-    *held = 0;
     VT_TRY(vt_store_open(path, &store));
-    for (int bit = 0; (word = vt_text_next_word(&rest, &length)) != NULL; bit++) {
+    while ((word = vt_text_next_word(&rest, &length)) != NULL) {
         const size_t level = strcspn(word, "@");
         char *own = vt_text_format("%.*s", (int)(level < length ? level : length), word);
         const char *name = own;
-        if (find_part(&file, &name) < file.store_count) *held |= UINT64_C(1) << bit % 64;
+        if (find_part(&file, &name) < file.store_count) vt_names_add(held, own);
         free(own);
     }
 done:

@@ -52,7 +52,7 @@ void vt_fields_reading_expect(vt_fields_reading *reading, const vt_fields_file *
 }
 
 /* Closes those unused for longest until one more may be opened; if all are in use, none. */
-static void make_room(const vt_file_list *list, int64_t limit)
+static void make_room(vt_file_list *list, int64_t limit)
 {
     for (;;) {
         vt_file_group *oldest = NULL;

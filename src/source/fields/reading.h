@@ -1,5 +1,5 @@
-/* The files of a set as they are read: which of them are open, and which frames and decoded chunks are kept. Little
- * else of a set changes once it is open, so this has the lock. The index says what is in which file. */
+/* The files of a set as they are read: which of them are open, and which frames and decoded chunks are kept. This has
+ * the set's lock, as hardly anything else of a set changes once it is open. The index says what is in which file. */
 #ifndef VT_SOURCE_FIELDS_READING_H
 #define VT_SOURCE_FIELDS_READING_H
 
@@ -23,7 +23,7 @@ typedef struct {
     vt_frame_cache *kept; /* NULL: no frames are kept */
 } vt_fields_reading;
 
-/* Lists the files of a directory or a store, and opens none. */
+/* Lists the files of a directory or a store, and opens none. `reading` begins as zeros. */
 vt_status vt_fields_reading_open(vt_fields_reading *reading, const char *directory, const char *option_name,
                                  const vt_fields_form *form, vt_source *source);
 void vt_fields_reading_close(vt_fields_reading *reading);
@@ -34,13 +34,12 @@ static inline const char *vt_fields_reading_path(const vt_fields_reading *readin
     return vt_file_list_path(&reading->list, index);
 }
 
-/* ---- before there are threads ---- */
-
-/* Counts what chunks of file `index` decode to, and how many such files may be open at once. */
+/* Before there are threads: counts what chunks of this file decode to, and lowers how many files may be open at once.
+ */
 void vt_fields_reading_expect(vt_fields_reading *reading, const vt_fields_file *file, bool direct);
 
-/* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
- * are threads. */
+/* File `index`, open until the next call, or as long as a plan has frames of it; where too many are open, the one
+ * unused for longest is closed. With the lock, or before there are threads. */
 vt_status vt_fields_reading_use(vt_fields_reading *reading, int64_t index, vt_fields_file **file);
 
 /* ---- plans: vt_fields_reading_lock, _add for each frame, then _finish ---- */
