@@ -314,8 +314,8 @@ INLINE vector tanh_vector(vector x)
  * artanh(t), t = (m - 1) / (m + 1), |t| < 0.172: its series up to t^9 omits less than 1e-9. */
 INLINE vector log_vector(vector x)
 {
-    const vector_bits root = (vector_bits)splat(0.707106781f);
-    vector_bits n = ((vector_bits)x - root) >> 23;
+    const vector_word root = (vector_word)splat(0.707106781f);
+    const vector_bits n = (vector_bits)((vector_word)x - root) >> 23;
     vector m = (vector)((vector_word)x - ((vector_word)n << 23)), t = (m - 1) / (m + 1), square = t * t;
     vector series = splat(1 / 9.0f);
     series = series * square + splat(1 / 7.0f);
