@@ -15,9 +15,9 @@ typedef enum {
     VT_ATTENTION_BY_TIME = VT_ATTENTION_ENGINES /* no engine: the fastest */
 } vt_attention_engine;
 
-/* VT_ATTENTION_REPEATABLE: backward with the same bits every time. Of cuDNN: dq is made at once, of all gradients of
- * scores, which go through the library's workspace; VT_ATTENTION_BACKWARD adds parts of it in an order that changes
- * from run to run. */
+/* VT_ATTENTION_REPEATABLE: a backward that gives the same bits every time. cuDNN then makes dq by one product, from all
+ * gradients of scores, which its workspace holds; with VT_ATTENTION_BACKWARD it adds parts of dq in an order that
+ * changes from run to run. */
 typedef enum { VT_ATTENTION_FORWARD, VT_ATTENTION_BACKWARD, VT_ATTENTION_REPEATABLE } vt_attention_pass;
 
 /* What a choice, or a plan of cuDNN's, depends on. Strides in elements, from row to row; all have the same 16-bit type
@@ -47,7 +47,7 @@ bool vt_attention_is_masked(const vt_attention_shape *shape);
 
 /* For tests and measurements: attention by the named engine wherever that can, else by our kernels for every GPU. */
 void vt_attention_prefer(vt_backend *backend, vt_attention_engine engine);
-/* How many keys had their last call on this engine. */
+/* Of how many vt_attention_keys the last call ran on this engine. */
 int vt_attention_served(vt_backend *backend, vt_attention_engine engine);
 /* Whether this build and GPU have the engine. */
 bool vt_attention_has(vt_backend *backend, vt_attention_engine engine);

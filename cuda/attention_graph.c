@@ -62,19 +62,18 @@ static tensor scores_of(vt_fused_graph *g, const vt_attention_key *s, tensor q, 
 
 static void describe_forward(vt_fused_graph *g, const vt_attention_key *s)
 {
-    const cudnnDataType_t wide = CUDNN_DATA_FLOAT;
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
     tensor q = heads_of(g, s, VT_FUSED_Q, s->queries, s->q_stride, false);
     tensor k_transposed = heads_of(g, s, VT_FUSED_K, s->keys, s->k_stride, true);
     tensor v = heads_of(g, s, VT_FUSED_V, s->keys, s->v_stride, false);
     tensor out = heads_of(g, s, VT_FUSED_OUT, s->queries, s->out_stride, false);
     tensor log_sum = query_rows(g, s, VT_FUSED_LOG_SUM, 1);
     tensor scores = scores_of(g, s, q, k_transposed, value_of(g, VT_FUSED_SCALE));
-    tensor maximum = vt_fused_reduce(g, CUDNN_REDUCE_TENSOR_MAX, scores, inside(g, s, s->queries, 1, wide));
-    tensor below =
-        vt_fused_pointwise(g, CUDNN_POINTWISE_SUB, scores, &maximum, inside(g, s, s->queries, s->keys, wide));
-    tensor powers = vt_fused_pointwise(g, CUDNN_POINTWISE_EXP, below, NULL, inside(g, s, s->queries, s->keys, wide));
-    tensor sum = vt_fused_reduce(g, CUDNN_REDUCE_TENSOR_ADD, powers, inside(g, s, s->queries, 1, wide));
-    tensor logarithm = vt_fused_pointwise(g, CUDNN_POINTWISE_LOG, sum, NULL, inside(g, s, s->queries, 1, wide));
+    tensor maximum = vt_fused_reduce(g, CUDNN_REDUCE_TENSOR_MAX, scores, inside(g, s, s->queries, 1, f32));
+    tensor below = vt_fused_pointwise(g, CUDNN_POINTWISE_SUB, scores, &maximum, inside(g, s, s->queries, s->keys, f32));
+    tensor powers = vt_fused_pointwise(g, CUDNN_POINTWISE_EXP, below, NULL, inside(g, s, s->queries, s->keys, f32));
+    tensor sum = vt_fused_reduce(g, CUDNN_REDUCE_TENSOR_ADD, powers, inside(g, s, s->queries, 1, f32));
+    tensor logarithm = vt_fused_pointwise(g, CUDNN_POINTWISE_LOG, sum, NULL, inside(g, s, s->queries, 1, f32));
     vt_fused_pointwise(g, CUDNN_POINTWISE_ADD, maximum, &logarithm, log_sum);
     tensor weights = vt_fused_pointwise(g, CUDNN_POINTWISE_DIV, powers, &sum,
                                         inside(g, s, s->queries, s->keys, vt_fused_type(s->type)));
@@ -83,7 +82,7 @@ static void describe_forward(vt_fused_graph *g, const vt_attention_key *s)
 
 static void describe_backward(vt_fused_graph *g, const vt_attention_key *s)
 {
-    const cudnnDataType_t wide = CUDNN_DATA_FLOAT;
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
     tensor q = heads_of(g, s, VT_FUSED_Q, s->queries, s->q_stride, false);
     tensor k_transposed = heads_of(g, s, VT_FUSED_K, s->keys, s->k_stride, true);
     tensor v_transposed = heads_of(g, s, VT_FUSED_V, s->keys, s->v_stride, true);
@@ -95,21 +94,20 @@ static void describe_backward(vt_fused_graph *g, const vt_attention_key *s)
     tensor log_sum = query_rows(g, s, VT_FUSED_LOG_SUM, 1), delta = query_rows(g, s, VT_FUSED_DELTA, 1);
     tensor scale = value_of(g, VT_FUSED_SCALE), one = value_of(g, VT_FUSED_ONE);
 
-    tensor both = vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, dout, &out, inside(g, s, s->queries, s->head_dim, wide));
-    tensor row_sum = vt_fused_reduce(g, CUDNN_REDUCE_TENSOR_ADD, both, inside(g, s, s->queries, 1, wide));
+    tensor both = vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, dout, &out, inside(g, s, s->queries, s->head_dim, f32));
+    tensor row_sum = vt_fused_reduce(g, CUDNN_REDUCE_TENSOR_ADD, both, inside(g, s, s->queries, 1, f32));
     vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, row_sum, &one, delta);
 
     tensor scores = scores_of(g, s, q, k_transposed, scale);
-    tensor below =
-        vt_fused_pointwise(g, CUDNN_POINTWISE_SUB, scores, &log_sum, inside(g, s, s->queries, s->keys, wide));
-    tensor weights = vt_fused_pointwise(g, CUDNN_POINTWISE_EXP, below, NULL, inside(g, s, s->queries, s->keys, wide));
+    tensor below = vt_fused_pointwise(g, CUDNN_POINTWISE_SUB, scores, &log_sum, inside(g, s, s->queries, s->keys, f32));
+    tensor weights = vt_fused_pointwise(g, CUDNN_POINTWISE_EXP, below, NULL, inside(g, s, s->queries, s->keys, f32));
     vt_fused_multiply(g, transpose(g, s, weights), dout, dv);
 
-    tensor dweights = vt_fused_multiply(g, dout, v_transposed, inside(g, s, s->queries, s->keys, wide));
+    tensor dweights = vt_fused_multiply(g, dout, v_transposed, inside(g, s, s->queries, s->keys, f32));
     tensor centred =
-        vt_fused_pointwise(g, CUDNN_POINTWISE_SUB, dweights, &delta, inside(g, s, s->queries, s->keys, wide));
+        vt_fused_pointwise(g, CUDNN_POINTWISE_SUB, dweights, &delta, inside(g, s, s->queries, s->keys, f32));
     tensor dscores =
-        vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, centred, &weights, inside(g, s, s->queries, s->keys, wide));
+        vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, centred, &weights, inside(g, s, s->queries, s->keys, f32));
     tensor scaled = vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, dscores, &scale,
                                        inside(g, s, s->queries, s->keys, vt_fused_type(s->type)));
     vt_fused_multiply(g, transpose(g, s, scaled), q, dk);

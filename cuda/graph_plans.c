@@ -72,7 +72,7 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
     vt_fused_plan found[VT_FUSED_MOST_PLANS];
     uint64_t number = 0;
     int count = 0, best = 0;
-    bool is_sure = true;
+    bool may_keep = true; /* not what nothing has timed for want of memory */
     const bool is_kept =
         vt_choices_find(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
     if (has_rival && is_kept && number == THE_RIVAL) return;
@@ -85,7 +85,7 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
         const int most = state->fixed_choices ? 1 : operation->most;
         count = vt_fused_graph_find_plans(graph, needs, VT_FUSED_ANY_PROPOSAL, most, found);
         if (count > 1 || (count > 0 && has_rival))
-            is_sure = find_fastest(operation, call, count, found, has_rival, &best);
+            may_keep = find_fastest(operation, call, count, found, has_rival, &best);
     }
     if (best < count) {
         graph->plan = found[best].plan;
@@ -96,7 +96,7 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
         graph->plan = NULL;
         if (has_rival) vt_fused_graph_close(graph); /* else it says why there is no plan */
     }
-    if (is_new && is_sure && (count > 0 || has_rival))
+    if (is_new && may_keep && (count > 0 || has_rival))
         vt_choices_add(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
 }
 

@@ -18,7 +18,7 @@ typedef enum {
 
 /* What it does on several ranks. */
 typedef enum {
-    VT_RANK_ALONE,     /* nothing: they would write the same files or lines */
+    VT_RANK_ALONE,     /* it is refused: they would write the same files or lines */
     VT_RANKS_SEPARATE, /* they don't know of each other */
     VT_RANKS_CONNECT   /* they open a world; if it fails before, one rank tells that for all */
 } vt_ranks_use;

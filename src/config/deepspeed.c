@@ -1,5 +1,5 @@
-/* DeepSpeed's configuration as one of vitrain. JSON is read as YAML, of which it is a part. The keys' meaning:
- * https://www.deepspeed.ai/docs/config-json, version 0.19. */
+/* Makes a configuration of vitrain out of one of DeepSpeed's. Its JSON is read as YAML, which takes JSON, too. What the
+ * keys mean: https://www.deepspeed.ai/docs/config-json, version 0.19. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +43,7 @@ static const struct {
                 {"scheduler.params.cos_min_ratio", "0"},
                 {"scheduler.params.warmup_type", "linear"}};
 
+/* Writes the option, if the file sets it. */
 static void put_text(conversion *c, bool is_set, const char *option, const char *value)
 {
     if (is_set) vt_text_append(c->yaml, "  %s: %s\n", option, value);

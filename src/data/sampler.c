@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/whole.h"
 #include "data/source.h"
 
 struct vt_sampler {
@@ -29,7 +30,7 @@ vt_sampler *vt_sampler_open(const vt_loader_options *options)
     if (options->parts == 0) sampler->options.parts = 1;
     if (options->every == 0) sampler->options.every = 1;
     const int64_t every = sampler->options.every;
-    sampler->sample_count = (options->source->sample_count + every - 1) / every;
+    sampler->sample_count = vt_quotient_up(options->source->sample_count, every);
     const int64_t part = options->part, parts = sampler->options.parts, batch = options->global_batch_size;
     VT_ASSERT(batch > 0 && sampler->sample_count >= 0 && part >= 0 && part < parts && batch % parts == 0);
     VT_ASSERT(every == 1 || !options->shuffle);
@@ -53,11 +54,6 @@ int64_t vt_sampler_batch_count(const vt_sampler *sampler)
     return (sampler->sample_count + rounding) / options->global_batch_size;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The number of sample `place` of an epoch whose order is not kept. */
 static int64_t sample_at(const vt_sampler *sampler, int64_t epoch, int64_t place)
 {
@@ -76,10 +72,10 @@ vt_batch vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t number)
         vt_random_permutation(options->seed, (uint64_t)epoch, sampler->sample_count, sampler->order);
     sampler->epoch = epoch;
     const int64_t first = number * options->global_batch_size;
-    const int64_t size = smaller(options->global_batch_size, sampler->sample_count - first);
+    const int64_t size = vt_smaller(options->global_batch_size, sampler->sample_count - first);
     const int64_t run = (size + options->parts - 1) / options->parts; /* exact for a full batch */
-    const int64_t begin = smaller(options->part * run, size);
-    const int64_t count = smaller(run, size - begin);
+    const int64_t begin = vt_smaller(options->part * run, size);
+    const int64_t count = vt_smaller(run, size - begin);
     for (int64_t i = 0; i < count && !kept; i++) sampler->order[i] = sample_at(sampler, epoch, first + begin + i);
     return (vt_batch){.samples = sampler->order + (kept ? first + begin : 0),
                       .sample_count = count,

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/whole.h"
 #include "storage/output_file.h"
 #include "task/weather.h"
 
@@ -274,7 +275,7 @@ static vt_status run_phases(vt_evaluated *e)
         VT_TRY(vt_world_agree(e->world, open_archive(e, e->options->forecasts)));
     }
     const int64_t every = e->options->every;
-    e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
+    e->loss_count = vt_quotient_up(vt_dataset_source(e->dataset)->sample_count, every);
     VT_TRY(vt_forecaster_validate(e->forecaster, every, &e->loss));
     VT_TRY(find_errors(e));
     VT_TRY(forecast_all(e));

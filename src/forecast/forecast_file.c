@@ -511,7 +511,8 @@ vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t 
     return status;
 }
 
-/* Rank 0 has the first initial times of the round. After an error it goes on receiving. */
+/* Rank 0, which writes, has the first initial times of the round. After an error it still receives what the others
+ * send. */
 vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_group *models, vt_states *states, int64_t first)
 {
     vt_status status = VT_OK;

@@ -21,8 +21,8 @@ vt_status vt_forecaster_open_data(const vt_trained *model, vt_dataset_options op
 vt_status vt_forecaster_compare(vt_fields_use use, const vt_config *config, const vt_dataset *dataset,
                                 const vt_fields_about *about, const char *name);
 
-/* Collective. Takes memory and reads the parameters of all members' checkpoints, of which those beside the first are
- * kept in the host's memory. The dataset outlives the forecaster; about: what of it forecasts begin from, which is
+/* Collective. Takes memory and reads the parameters of the members' checkpoints; those of several are all kept in the
+ * host's memory. The dataset outlives the forecaster; about: what of it forecasts begin from, which is
  * compared with what the checkpoint says of its own data. */
 vt_status vt_forecaster_open(const vt_members *members, vt_world *world, vt_dataset *dataset,
                              const vt_fields_about *about, vt_forecaster **forecaster);

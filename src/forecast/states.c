@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/whole.h"
 #include "report/progress.h"
 #include "storage/output_file.h"
 #include "task/weather.h"
@@ -24,11 +25,6 @@ static int64_t field_size(const vt_config *config)
     return config->n_out_channels * config->img_size[0] * config->img_size[1];
 }
 
-static int64_t quotient_up(int64_t count, int64_t together)
-{
-    return (count + together - 1) / together;
-}
-
 vt_status vt_states_open(const vt_members *members, vt_world *world, vt_forecaster *forecaster, vt_dataset *dataset,
                          int64_t count, const char *directory, vt_states *states)
 {
@@ -36,7 +32,7 @@ vt_status vt_states_open(const vt_members *members, vt_world *world, vt_forecast
     const vt_config *config = members->config;
     const int64_t number = vt_members_number(members), models = config->data_parallel;
     const int64_t at_once = vt_forecaster_batch(forecaster), most = at_once < number ? 1 : at_once / number;
-    const int64_t batch = quotient_up(count, quotient_up(count, most * models) * models);
+    const int64_t batch = vt_quotient_up(count, vt_quotient_up(count, most * models) * models);
     const size_t places = (size_t)(number * batch), out = (size_t)field_size(config);
     const size_t inputs = places * (size_t)input_size(config), all = (inputs + places * out) * sizeof(float);
     *states = (vt_states){.members = members,
@@ -105,9 +101,8 @@ vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
     return known ? date : vt_date_after(date, lead * step_of(dataset));
 }
 
-/* Begins with the inputs of these samples: the members that a checkpoint makes beside its first get noise on theirs;
- * those of a model with noise of its own, where input_noise is a flag, all of them. The noise of a member depends on it
- * and on the date of the initial time, or where that isn't known on its number. */
+/* Copies the inputs of these samples to all members, and adds noise to those that vt_members_perturbs names. It depends
+ * on the member and on the date of the sample, or where that isn't known on the sample's number. */
 static vt_status begin(vt_states *states, const int64_t *samples, int64_t count)
 {
     vt_status status = VT_OK;
@@ -190,30 +185,25 @@ done:
     return status;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 vt_status vt_states_forecast_all(vt_states *states, const int64_t *samples, int64_t count, int64_t leads,
                                  vt_status (*take)(void *context, int64_t first), void *context)
 {
     vt_status status = VT_OK;
     vt_world *world = states->world;
     const int64_t batch = states->batch, most = batch * states->config->data_parallel;
-    const int64_t rounds = quotient_up(count, most), own = world->coordinate[VT_AXIS_DATA] * batch;
+    const int64_t rounds = vt_quotient_up(count, most), own = world->coordinate[VT_AXIS_DATA] * batch;
     const bool shows = rounds > 1 && world->rank == 0 && vt_progress_is_seen(STDERR_FILENO);
-    if (!shows) states->planned = smaller(rounds * batch, count) * leads * states->number;
-    for (int64_t done = 0; done < count; done += states->together) {
-        states->together = smaller(most, count - done);
-        const int64_t before = smaller(own, states->together), first = done + before;
-        VT_TRY(vt_world_agree(world, begin(states, samples + first, smaller(batch, states->together - before))));
+    if (!shows) states->planned = vt_smaller(rounds * batch, count) * leads * states->number;
+    for (int64_t begun = 0; begun < count; begun += states->together) {
+        states->together = vt_smaller(most, count - begun);
+        const int64_t before = vt_smaller(own, states->together), first = begun + before;
+        VT_TRY(vt_world_agree(world, begin(states, samples + first, vt_smaller(batch, states->together - before))));
         for (int64_t lead = 0; lead < leads; lead++) {
             VT_TRY(vt_world_agree(world, step(states)));
             VT_TRY(take(context, first));
         }
         if (shows)
-            fprintf(stderr, "\r%lld/%lld initial times ", (long long)(done + states->together), (long long)count);
+            fprintf(stderr, "\r%lld/%lld initial times ", (long long)(begun + states->together), (long long)count);
     }
     if (shows) fprintf(stderr, "\r\033[K");
 done:

@@ -41,8 +41,8 @@ vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead);
  * the last one the last models may have fewer or none. All ranks take each lead time, which is collective, too: a rank
  * without any then waits no longer than a forecast of the others takes, and an error on one rank ends all. `take` finds
  * states->count forecasts from sample number `first` on, states->lead steps behind, in the units of the data. (What is
- * missing in an input, NaN, stays missing in the next one.) Errors: of reading, of `take`, and a
- * climatology that lacks a time of day. */
+ * missing in an input, NaN, stays missing in the next one.) Errors: of reading, of `take`, and a climatology that lacks
+ * a time of day. */
 vt_status vt_states_forecast_all(vt_states *states, const int64_t *samples, int64_t count, int64_t leads,
                                  vt_status (*take)(void *context, int64_t first), void *context);
 

@@ -23,7 +23,7 @@ typedef struct {
 vt_status vt_trained_open(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_trained *trained);
 void vt_trained_close(vt_trained *trained);
 
-/* What was it trained on? Neither: fields. */
+/* Was the model trained on cubes of cosmological fields, or on text? Otherwise on fields of the weather. */
 bool vt_trained_on_cubes(const vt_config *config);
 bool vt_trained_on_text(const vt_config *config);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/whole.h"
 #include "config/option.h"
 
 enum { DAY = 24 * 60, STEP = 6 * 60 };
@@ -28,14 +29,9 @@ static const struct {
 } sizes[] = {{384, 12}, {256, 8}, {192, 6}, {128, 4}, {96, 4}, {64, 4}};
 enum { SIZES = sizeof sizes / sizeof sizes[0], MOST_TOKENS = 4096, FEWEST_TOKENS = 64, BATCH = 16 };
 
-static int64_t ceiling(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static int64_t tokens_of(const vt_recipe_data *data, int64_t patch)
 {
-    return ceiling(data->rows, patch) * ceiling(data->columns, patch);
+    return vt_quotient_up(data->rows, patch) * vt_quotient_up(data->columns, patch);
 }
 
 static bool divides(const vt_recipe_data *data, int64_t patch)
@@ -46,7 +42,7 @@ static bool divides(const vt_recipe_data *data, int64_t patch)
 /* The smallest patch, or the next larger one; of those that are nearly as large one that divides the grid. */
 static int64_t patch_above(const vt_recipe_data *data, int64_t patch)
 {
-    int64_t next = patch > 0 ? patch + ceiling(patch, 2) : 4;
+    int64_t next = patch > 0 ? patch + vt_quotient_up(patch, 2) : 4;
     while (patch == 0 && next > 1 && tokens_of(data, next) < FEWEST_TOKENS) next /= 2;
     while (tokens_of(data, next) > MOST_TOKENS) next++;
     for (int64_t more = 0; more <= next / 4; more++)
@@ -61,7 +57,7 @@ bool vt_recipe_candidate(const vt_recipe_data *data, int number, vt_recipe *reci
     int size = 0;
     while (size + 1 < SIZES && 8 * 12.0 * pow((double)sizes[size].embed_dim, 2) * (double)sizes[size].depth > values)
         size++;
-    int64_t patch = patch_above(data, 0), batch = ceiling(BATCH, data->ranks) * data->ranks;
+    int64_t patch = patch_above(data, 0), batch = vt_quotient_up(BATCH, data->ranks) * data->ranks;
     while (batch > data->samples && batch > data->ranks) batch -= data->ranks;
     for (size += number; size >= SIZES; size--) patch = patch_above(data, patch);
     *recipe = (vt_recipe){.patch_size = patch,
@@ -87,7 +83,7 @@ static double epoch_seconds(const vt_recipe_data *data, const vt_recipe_times *t
     if (stage > 0 && times->rollout > 1)
         step += (times->several - times->one) * (double)(data->rollouts[stage - 1] - 1) / (double)(times->rollout - 1);
     return 0.3 + 1.03 * ((double)steps_an_epoch(data, recipe) * step +
-                         (double)ceiling(data->validation, recipe->batch) * times->one / 3);
+                         (double)vt_quotient_up(data->validation, recipe->batch) * times->one / 3);
 }
 
 double vt_recipe_seconds(const vt_recipe_data *data, const vt_recipe_times *times, const vt_recipe *recipe)
@@ -106,7 +102,7 @@ enum { PATTERNS = sizeof patterns / sizeof patterns[0], MOST_EPOCHS = 32 };
 bool vt_recipe_deal(const vt_recipe_data *data, const vt_recipe_times *times, double seconds, vt_recipe *recipe)
 {
     const double one = epoch_seconds(data, times, recipe, 0);
-    const int64_t each = steps_an_epoch(data, recipe), enough = ceiling(patterns[0][0], each);
+    const int64_t each = steps_an_epoch(data, recipe), enough = vt_quotient_up(patterns[0][0], each);
     const double most = (double)(enough > MOST_EPOCHS ? enough : MOST_EPOCHS); /* of small sets */
     recipe->steps = 0;
     for (int p = 0; p < PATTERNS; p++) {
@@ -117,7 +113,7 @@ bool vt_recipe_deal(const vt_recipe_data *data, const vt_recipe_times *times, do
         }
         const double epochs = floor(left / one);
         recipe->epochs[0] = (int64_t)fmin(epochs, most);
-        if (epochs >= (double)ceiling(patterns[p][0], each)) return p == 0;
+        if (epochs >= (double)vt_quotient_up(patterns[p][0], each)) return p == 0;
     }
     memset(recipe->epochs, 0, sizeof recipe->epochs);
     recipe->steps = (int64_t)(seconds / times->one);

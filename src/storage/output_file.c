@@ -24,7 +24,7 @@ vt_status vt_output_synchronise(const char *path)
 {
     vt_status status = VT_OK;
     int descriptor = open(path, O_RDWR | O_CLOEXEC); /* some file systems flush only what is open for writing */
-    if (descriptor < 0 && errno == EISDIR) descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) descriptor = open(path, O_RDONLY | O_CLOEXEC); /* a directory */
     VT_CHECK(descriptor >= 0, "can't open %s: %s", path, strerror(errno));
     /* some file systems don't synchronise directories, and say EINVAL */
     VT_CHECK(fsync(descriptor) == 0 || errno == EINVAL, "can't write %s to the disk: %s", path, strerror(errno));

@@ -25,11 +25,11 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t batches, const
         }
     }
     length.steps = before + (length.epochs - progress->epoch) * length.steps_per_epoch;
-    length.schedule = (vt_run_length){.run = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : length.steps,
-                                      .epoch = length.steps_per_epoch,
-                                      .epochs_done = progress->epoch,
-                                      .steps_done = before,
-                                      .begun = progress->restart_step};
+    length.of_rate = (vt_run_length){.run = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : length.steps,
+                                     .epoch = length.steps_per_epoch,
+                                     .epochs_done = progress->epoch,
+                                     .steps_done = before,
+                                     .begun = progress->restart_step};
     return length;
 }
 

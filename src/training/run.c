@@ -60,7 +60,7 @@ static void log_epoch_length(const vt_run *run)
                 "steps, and the rest of its schedule is spread over the %lld steps that are left",
                 (long long)now, (long long)before, (long long)batch, (long long)progress->batch, (long long)samples,
                 (long long)progress->training_samples, (long long)progress->epoch, progress->epoch == 1 ? "" : "s",
-                (long long)progress->step, (long long)(run->loop.length.schedule.run - progress->step));
+                (long long)progress->step, (long long)(run->loop.length.of_rate.run - progress->step));
 }
 
 /* Which sets the device's memory has room for beside the run. Returns their bytes. */
@@ -291,7 +291,7 @@ static vt_status begin(vt_run *run)
         if (world->rank == 0) vt_checkpoint_store_remove_old(run->checkpoints);
     }
     log_epoch_length(run);
-    vt_trainer_resume(run->loop.trainer, run->loop.progress.step, run->loop.length.schedule);
+    vt_trainer_resume(run->loop.trainer, run->loop.progress.step, run->loop.length.of_rate);
     VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->checkpoints, &run->loop.saver)));
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
@@ -354,7 +354,7 @@ static vt_status run_phases(vt_run *run)
     if (run->config->enable_benchy) {
         VT_TRY(vt_run_benchy(run, &trains));
         vt_trainer_resume(run->loop.trainer, run->loop.progress.step,
-                          run->loop.length.schedule); /* its steps don't count */
+                          run->loop.length.of_rate); /* its steps don't count */
     }
     if (trains) status = train(run);
     if (status == VT_ERROR && run->failed_at_once) {

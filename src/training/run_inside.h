@@ -14,7 +14,7 @@
 typedef struct {
     int64_t epochs, steps;
     int64_t steps_per_epoch; /* fewer than the data have when num_iters is smaller than an epoch */
-    vt_run_length schedule;  /* the same for the learning rate, which falls over num_iters where that is set */
+    vt_run_length of_rate;   /* the same for the learning rate, which falls over num_iters where that is set */
 } vt_loop_length;
 
 /* From the batches of the training set: as many steps an epoch, and floor(num_iters / that) epochs; if that is 0, one

@@ -1,9 +1,6 @@
 #include "training/schedule.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+#include "base/whole.h"
 
 static int64_t rollout_of(const vt_step_shape *shape)
 {
@@ -32,8 +29,8 @@ static bool goes_by_steps(const vt_step_shape *shape)
  * step. */
 static int64_t come_before(const vt_step_shape *shape, int64_t pass, int64_t all)
 {
-    const int64_t come = pass + 1 - least(shape->stages, shape->micro_batches);
-    return come < 0 ? 0 : least(come, all);
+    const int64_t come = pass + 1 - vt_smaller(shape->stages, shape->micro_batches);
+    return come < 0 ? 0 : vt_smaller(come, all);
 }
 
 /* What happens in place `index` of `passes` forwards and as many backwards: `first` forwards, then a forward and a
@@ -66,7 +63,7 @@ vt_action vt_schedule_action(const vt_step_shape *shape, int64_t index)
         if (is_first) action.taken = come_before(shape, pass, predicted);
     } else {
         const int64_t place = pass - predicted, round = place / (2 * passes) * passes;
-        action.kind = turn_of(passes, least(ahead, group - 1), place % (2 * passes), &pass);
+        action.kind = turn_of(passes, vt_smaller(ahead, group - 1), place % (2 * passes), &pass);
         pass += round;
         action.step = steps - 1 - pass / group;
         if (is_first) action.taken = come_before(shape, predicted + pass, predicted);

@@ -16,7 +16,7 @@ typedef struct {
     vt_backend vectors;      /* the table before tiles or pairs replaced rows: for operands that these cannot take */
     vt_cpu_room stand_ins;   /* half.c's memory */
     vt_cpu_room shared;      /* one operation's, for all threads */
-    vt_cpu_room scratch;     /* `threads` pieces of whole pages */
+    vt_cpu_room scratch;     /* for each thread a piece of whole pages */
     vt_cpu_room *mappings;   /* what it has allocated */
     size_t mapping_count;
     bool failed;                                           /* an operation found no memory (noted) */

@@ -15,7 +15,7 @@ typedef struct {
 /* The first and the last minute of "1979", "1979-03", "1979-03-05" or "1979-03-05T06:00". */
 static bool parse_end(const char *text, vt_calendar calendar, int64_t *first, int64_t *last)
 {
-    static const char rest[] = "YYYY-01-01"; /* of a year or a month */
+    static const char rest[] = "YYYY-01-01"; /* what makes a date of a year or a month */
     vt_date begin;
     const size_t length = strlen(text);
     const bool is_year = length == 4, is_month = length == 7 && text[4] == '-';
