@@ -112,29 +112,16 @@ done:
     return status;
 }
 
-/* Where both say it: does the file's grid, or its window, lie where the data's does? */
-static vt_status check_coordinates(const vt_fields_file *file, const vt_fields_side *data)
+/* Of what a description says, the window alone. */
+static vt_fields_about window_of(const vt_fields_about *about)
 {
-    vt_status status = VT_OK;
-    const vt_fields_about *own = file->about, *other = data->about;
-    const bool rows = own->latitudes != NULL && other->latitudes != NULL;
-    const bool columns = own->longitudes != NULL && other->longitudes != NULL;
-    const int64_t counts[2] = {rows ? own->window.rows : 0, columns ? own->window.width : 0};
-    for (int k = 0; k < 2; k++)
-        for (int64_t i = 0; i < counts[k]; i++) {
-            double (*const at)(const vt_fields_about *, int64_t) =
-                k == 0 ? vt_fields_about_latitude : vt_fields_about_longitude;
-            VT_CHECK(fabs(remainder(at(own, i) - at(other, i), 360)) < 1e-3,
-                     "static_fields: %s %lld is %g degrees in %s, but %g in %s; they need the data's grid",
-                     k == 0 ? "latitude" : "longitude", (long long)i, at(own, i), file->path, at(other, i), data->name);
-        }
-    const bool unsure = (own->latitudes == NULL && other->turned) || (other->latitudes == NULL && own->turned);
-    VT_CHECK(!unsure,
-             "static_fields: the rows of one of %s and %s run from south to north, and the other says no latitudes, so "
-             "its rows can't be matched; write them into both",
-             file->path, data->name);
-done:
-    return status;
+    return (vt_fields_about){.rows = about->window.rows,
+                             .columns = about->window.width,
+                             .window = about->window,
+                             .latitudes = about->latitudes,
+                             .longitudes = about->longitudes,
+                             .turned = about->turned,
+                             .unplaced = about->unplaced};
 }
 
 /* The part of the file that is the data's window: the file has the data's grid, or that of the window alone. */
@@ -143,18 +130,15 @@ static vt_status find_window(const vt_known_options *options, vt_fields_file *fi
     vt_status status = VT_OK;
     vt_fields_about *own = file->about;
     const vt_fields_about *other = data->about;
-    const vt_frame_window *window = &other->window;
-    const bool whole = own->rows == other->rows && own->columns == other->columns;
-    if (whole) own->window = *window;
-    VT_CHECK(whole || (own->rows == window->rows && own->columns == window->width),
-             "static_fields: %s has a grid of [%lld, %lld], but the data have [%lld, %lld]; they need the same one",
-             options->static_path, (long long)own->rows, (long long)own->columns, (long long)other->rows,
-             (long long)other->columns);
+    const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = options->form.accept};
+    if (own->rows == other->rows && own->columns == other->columns) own->window = other->window;
+    const vt_fields_about windows[2] = {window_of(own), window_of(other)};
+    const vt_fields_side sides[2] = {{&windows[0], file->path}, {&windows[1], data->name}};
+    if (vt_fields_agree(&rules, &sides[0], &sides[1]) != VT_OK) return vt_error_context("static_fields");
     VT_CHECK(own->channels >= options->static_count,
              "static_fields: %s holds %lld channels, but n_static_fields is %lld; use --n_static_fields=%lld, or less",
              options->static_path, (long long)own->channels, (long long)options->static_count,
              (long long)own->channels);
-    VT_TRY(check_coordinates(file, data));
 done:
     return status;
 }
