@@ -62,6 +62,24 @@ void vt_fields_about_limit(vt_fields_about *about, int64_t first, int64_t count)
     about->channels = count;
 }
 
+static void take_if_missing(double **own, double **other)
+{
+    if (*own != NULL) return;
+    *own = *other;
+    *other = NULL;
+}
+
+void vt_fields_about_add_grid(vt_fields_about *about, vt_fields_about *other)
+{
+    take_if_missing(&about->latitudes, &other->latitudes);
+    take_if_missing(&about->longitudes, &other->longitudes);
+    about->rotated = about->rotated || other->rotated;
+    about->imaginary = about->imaginary || other->imaginary;
+    about->no_latitudes = about->no_latitudes || other->no_latitudes;
+    about->turned = about->turned || other->turned;
+    about->unplaced = about->unplaced || other->unplaced;
+}
+
 void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date last)
 {
     vt_time_span *before = about->span_count > 0 ? &about->spans[about->span_count - 1] : NULL;

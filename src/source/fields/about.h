@@ -85,6 +85,9 @@ const char *vt_fields_about_now(char text[VT_NOW_SIZE]);
 /* The channels first, first + 1, … first + count - 1 alone. */
 void vt_fields_about_limit(vt_fields_about *about, int64_t first, int64_t count);
 
+/* Takes coordinates that `about` doesn't know from `other`, and what holds of the grid of some of its files. */
+void vt_fields_about_add_grid(vt_fields_about *about, vt_fields_about *other);
+
 /* Adds a span; one that follows the last one within its step makes that longer. */
 void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date last);
 

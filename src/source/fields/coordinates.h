@@ -24,17 +24,10 @@ void vt_coordinates_close(vt_coordinates **coordinates);
 vt_status vt_coordinates_find(const vt_coordinates *coordinates, vt_coordinate_kind kind, vt_array **array,
                               char **doubt);
 
-/* The grid of a variable; malloc'd. */
-typedef struct {
-    double *latitudes, *longitudes; /* as the file's rows and columns run, in degrees; NULL: not known */
-    bool rotated;                   /* latitudes and longitudes of a grid whose pole is elsewhere */
-    bool no_latitudes;              /* the file says that its rows run along no latitudes */
-    char *doubts[2];                /* why latitudes or longitudes are unknown although there is something, or NULL */
-} vt_grid;
-
-/* Fails where a coordinate doesn't fit the variable or holds no degrees. */
-vt_status vt_coordinates_grid(const vt_coordinates *coordinates, vt_grid *grid);
-void vt_grid_close(vt_grid *grid);
+/* The grid of a variable: latitudes and longitudes as the file's rows and columns run, rotated and no_latitudes of an
+ * `about` that is new. doubts (NULL before, malloc'd): why latitudes or longitudes are unknown although there is
+ * something. Fails where a coordinate doesn't fit the variable or holds no degrees. */
+vt_status vt_coordinates_grid(const vt_coordinates *coordinates, vt_fields_about *about, char *doubts[2]);
 
 /* The levels of a coordinate, [count], malloc'd, and their units; pressures in Pa become hPa. */
 vt_status vt_coordinate_levels(const vt_array *array, int64_t count, double **levels, char units[32]);

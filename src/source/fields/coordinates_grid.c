@@ -120,8 +120,8 @@ static bool are_degrees(const vt_store *store, const vt_candidate *one, const do
     return within && !indices;
 }
 
-static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, vt_coordinate_kind kind, double **values,
-                             vt_grid *grid)
+static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, vt_coordinate_kind kind,
+                             vt_fields_about *grid, char **doubt)
 {
     vt_status status = VT_OK;
     const bool of_rows = kind == VT_COORDINATE_LATITUDE, plane = one->rank >= 2;
@@ -129,7 +129,6 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
     const int64_t rows = c->source->extent[2], columns = c->source->extent[3], length = of_rows ? rows : columns;
     const int64_t count = plane ? rows * columns : length;
     const double limit = of_rows ? 90 : MOST_DEGREES;
-    char **doubt = &grid->doubts[of_rows ? 0 : 1];
     double *numbers = NULL;
     vt_array *array = NULL;
     VT_TRY(vt_array_find(store, one->path, &array));
@@ -152,7 +151,7 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
              store->path, one->path, of_rows ? "rows" : "columns", of_rows ? "lat" : "lon");
     grid->rotated = grid->rotated || strncasecmp(one->standard_name, "grid_", 5) == 0 ||
                     (one->standard_name[0] == '\0' && strncasecmp(one->name, of_rows ? "rlat" : "rlon", 5) == 0);
-    *values = numbers;
+    *(of_rows ? &grid->latitudes : &grid->longitudes) = numbers;
     numbers = NULL;
 done:
     vt_array_close(&array);
@@ -163,13 +162,12 @@ done:
 /* Nothing fits: is there a coordinate of that kind that should fit, or one that says that the dimension is something
  * else?
  */
-static vt_status explain(const vt_coordinates *c, vt_coordinate_kind kind, vt_grid *grid)
+static vt_status explain(const vt_coordinates *c, vt_coordinate_kind kind, vt_fields_about *grid, char **doubt)
 {
     vt_status status = VT_OK;
     const bool of_rows = kind == VT_COORDINATE_LATITUDE;
     const int dimension = (int)kind; /* of [time, level, lat, lon] */
     const vt_field_source *source = c->source;
-    char **doubt = &grid->doubts[of_rows ? 0 : 1];
     for (int64_t i = 0; i < c->count; i++) {
         const vt_candidate *one = &c->candidates[i];
         const vt_identity how = one->rank == 1 ? vt_candidate_identity(one, kind) : VT_IDENTITY_NONE;
@@ -213,29 +211,19 @@ static vt_status refuse_link(const vt_coordinates *c, vt_coordinate_kind kind)
     return status;
 }
 
-vt_status vt_coordinates_grid(const vt_coordinates *c, vt_grid *grid)
+vt_status vt_coordinates_grid(const vt_coordinates *c, vt_fields_about *grid, char *doubts[2])
 {
     vt_status status = VT_OK;
-    *grid = (vt_grid){0};
     for (int k = 0; k < 2; k++) {
         const vt_coordinate_kind kind = k == 0 ? VT_COORDINATE_LATITUDE : VT_COORDINATE_LONGITUDE;
         const vt_candidate *found = NULL;
         if (c->given[kind] == NULL) VT_TRY(refuse_link(c, kind));
-        VT_TRY(vt_coordinates_choose(c, kind, &found, &grid->doubts[k]));
+        VT_TRY(vt_coordinates_choose(c, kind, &found, &doubts[k]));
         if (found != NULL)
-            VT_TRY(take_values(c, found, kind, k == 0 ? &grid->latitudes : &grid->longitudes, grid));
-        else if (c->given[kind] == NULL && grid->doubts[k] == NULL)
-            VT_TRY(explain(c, kind, grid));
+            VT_TRY(take_values(c, found, kind, grid, &doubts[k]));
+        else if (c->given[kind] == NULL && doubts[k] == NULL)
+            VT_TRY(explain(c, kind, grid, &doubts[k]));
     }
 done:
-    if (status != VT_OK) vt_grid_close(grid);
     return status;
-}
-
-void vt_grid_close(vt_grid *grid)
-{
-    free(grid->latitudes);
-    free(grid->longitudes);
-    for (int k = 0; k < 2; k++) free(grid->doubts[k]);
-    *grid = (vt_grid){0};
 }

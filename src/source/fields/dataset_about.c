@@ -5,13 +5,6 @@
 #include "base/memory.h"
 #include "source/fields/dataset_inside.h"
 
-static void take_if_missing(double **own, double **other)
-{
-    if (*own != NULL) return;
-    *own = *other;
-    *other = NULL;
-}
-
 vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *file, const vt_fields_form *form,
                                    const vt_frame_window *window, vt_text *remarks)
 {
@@ -27,13 +20,7 @@ vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *
     vt_text said = {0};
     VT_TRY(vt_fields_compare(&rules, &sides[0], &sides[1], &said));
     if (remarks->length == 0 && said.length > 0) vt_text_append(remarks, "%s", said.characters);
-    take_if_missing(&all->latitudes, &own->latitudes);
-    take_if_missing(&all->longitudes, &own->longitudes);
-    all->rotated = all->rotated || own->rotated;
-    all->imaginary = all->imaginary || own->imaginary;
-    all->no_latitudes = all->no_latitudes || own->no_latitudes;
-    all->turned = all->turned || own->turned;
-    all->unplaced = all->unplaced || own->unplaced;
+    vt_fields_about_add_grid(all, own);
     if (all->step == 0) {
         all->step = own->step;
         all->step_from = own->step_from;

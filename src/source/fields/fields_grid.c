@@ -1,5 +1,6 @@
 /* The grid of a file: the latitudes and longitudes that all of its sources have. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/text.h"
 #include "source/fields/coordinates.h"
@@ -15,20 +16,15 @@ static void turn_round(double *values, int64_t count)
     }
 }
 
-/* The coordinate of the first source becomes the file's; those of the others must agree with it. Takes over `values`.
- */
+/* A coordinate of one source and that of the sources before it, as far as both are known. */
 static vt_status agree(const vt_fields_file *file, const vt_field_source *source, const char *what, int64_t count,
-                       double **values, double **of_file)
+                       const double *values, const double *of_file)
 {
     vt_status status = VT_OK;
-    for (int64_t i = 0; *values != NULL && *of_file != NULL && i < count; i++)
-        VT_CHECK(fabs((*values)[i] - (*of_file)[i]) < 1e-3,
+    for (int64_t i = 0; values != NULL && of_file != NULL && i < count; i++)
+        VT_CHECK(fabs(values[i] - of_file[i]) < 1e-3,
                  "%s: the %s of '%s' are not those of '%s'; all variables need the same grid", source->store->path,
                  what, source->name, file->sources[0].name);
-    if (*of_file == NULL) {
-        *of_file = *values;
-        *values = NULL;
-    }
 done:
     return status;
 }
@@ -51,25 +47,24 @@ done:
 vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source)
 {
     vt_status status = VT_OK;
-    vt_fields_about *about = file->about;
-    vt_grid grid = {0};
-    char planet[8] = "";
+    vt_fields_about *about = file->about, *own = vt_fields_about_make();
+    char planet[8] = "", *doubts[2] = {NULL, NULL};
     const int64_t rows = source->extent[2], columns = source->extent[3];
-    VT_TRY(vt_coordinates_grid(source->coordinates, &grid));
-    source->latitudes_known = grid.latitudes != NULL;
-    source->south_first = source->latitudes_known && rows > 1 && grid.latitudes[0] < grid.latitudes[rows - 1];
-    if (source->south_first) turn_round(grid.latitudes, rows);
-    about->turned = about->turned || source->south_first;
+    VT_TRY(vt_coordinates_grid(source->coordinates, own, doubts));
+    source->latitudes_known = own->latitudes != NULL;
+    own->turned = source->south_first =
+        source->latitudes_known && rows > 1 && own->latitudes[0] < own->latitudes[rows - 1];
+    if (source->south_first) turn_round(own->latitudes, rows);
     VT_TRY(check_rows(file, source, source->latitudes_known));
-    VT_TRY(agree(file, source, "latitudes", rows, &grid.latitudes, &about->latitudes));
-    VT_TRY(agree(file, source, "longitudes", columns, &grid.longitudes, &about->longitudes));
-    about->rotated = about->rotated || grid.rotated;
+    VT_TRY(agree(file, source, "latitudes", rows, own->latitudes, about->latitudes));
+    VT_TRY(agree(file, source, "longitudes", columns, own->longitudes, about->longitudes));
     vt_cf_text(source->array, "planet", planet, sizeof planet);
-    about->imaginary = about->imaginary || planet[0] != '\0';
-    about->no_latitudes = about->no_latitudes || grid.no_latitudes;
+    own->imaginary = planet[0] != '\0';
+    vt_fields_about_add_grid(about, own);
     for (int k = 0; k < 2; k++)
-        if (file->doubts[k] == NULL && grid.doubts[k] != NULL) file->doubts[k] = vt_text_copy(grid.doubts[k]);
+        if (file->doubts[k] == NULL && doubts[k] != NULL) file->doubts[k] = vt_text_copy(doubts[k]);
 done:
-    vt_grid_close(&grid);
+    for (int k = 0; k < 2; k++) free(doubts[k]);
+    vt_fields_about_close(&own);
     return status;
 }
