@@ -292,9 +292,9 @@ static division divide_keys(const vt_attention_shape *shape)
     return enough ? large : divide(shape->keys, MOST_PANELS / 2);
 }
 
-static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                               vt_matrix dk, vt_matrix dv)
+void VT_VECTOR(attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                   vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                                   vt_matrix dk, vt_matrix dv)
 {
     head_view any = view_head(shape, 0);
     backward_arguments a = {q, k, v, dout, dq, dk, dv, .log_sum = log_sum};
@@ -327,9 +327,4 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
             backward_block(&u, &a, &b, &packed, more ? &next : NULL);
         }
     }
-}
-
-void VT_KERNEL(vt_vector_attention_backward_fill)(vt_backend *backend)
-{
-    backend->attention_backward = attention_backward;
 }

@@ -269,8 +269,8 @@ static void forward_block(const forward_unit *u, const forward_arguments *a, con
     }
 }
 
-static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                              vt_matrix v, vt_matrix out, float *log_sum)
+void VT_VECTOR(attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                  vt_matrix v, vt_matrix out, float *log_sum)
 {
     head_view any = view_head(shape, 0);
     int64_t heads = shape->batch * shape->heads, panels = MOST_PANELS;
@@ -295,9 +295,4 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
             unit = after;
         }
     }
-}
-
-void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend)
-{
-    backend->attention_forward = attention_forward;
 }

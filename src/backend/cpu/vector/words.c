@@ -34,8 +34,8 @@ static double sum_of_powers(const float *row, int64_t count, float high)
     return total;
 }
 
-static void cross_entropy_parts(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
-                                vt_matrix scores, float *parts)
+void VT_VECTOR(cross_entropy_parts)(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
+                                    vt_matrix scores, float *parts)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -48,9 +48,9 @@ static void cross_entropy_parts(vt_backend *backend, const vt_word_rows *words, 
     }
 }
 
-static void cross_entropy_backward(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
-                                   vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
-                                   vt_matrix dscores)
+void VT_VECTOR(cross_entropy_backward)(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
+                                       vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
+                                       vt_matrix dscores)
 {
     (void)backend;
     const float factor = (float)((double)scale * (loss_scale != NULL ? *loss_scale : 1));
@@ -70,10 +70,4 @@ static void cross_entropy_backward(vt_backend *backend, const vt_word_rows *word
             set_element(&dscores, begin + target,
                         (float)((double)factor * expm1((double)at_target - (double)log_sum[r])));
     }
-}
-
-void VT_KERNEL(vt_vector_words_fill)(vt_backend *backend)
-{
-    backend->cross_entropy_parts = cross_entropy_parts;
-    backend->cross_entropy_backward = cross_entropy_backward;
 }
