@@ -7,7 +7,6 @@
 
 void vt_plain_convert(vt_backend *backend, vt_matrix from, vt_matrix to)
 {
-    (void)backend;
     vt_half_convert(from, to);
 }
 

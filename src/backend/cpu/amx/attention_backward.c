@@ -185,7 +185,6 @@ INLINE void differentiate_beside(void *work, int place)
 INLINE void differentiate_beside_one_term(void *work, int place)
 {
     differentiation *d = work;
-    (void)place;
     differentiate_units(1, d, take_due(&d->pace, d->pace.left));
 }
 

@@ -101,14 +101,12 @@ INLINE void soften(int terms, softening *s, int64_t units)
 INLINE void soften_beside(void *work, int place)
 {
     softening *s = work;
-    (void)place;
     soften(TERMS, s, take_due(&s->pace, s->pace.left));
 }
 
 INLINE void soften_beside_one_term(void *work, int place)
 {
     softening *s = work;
-    (void)place;
     soften(1, s, take_due(&s->pace, s->pace.left));
 }
 

@@ -26,7 +26,6 @@ INLINE void forward_row(vt_type type, vt_gelu kind, vt_matrix x, int64_t from, v
 
 void VT_VECTOR(gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         if (kind == VT_GELU_ERF) {
@@ -61,7 +60,6 @@ INLINE void backward_row(vt_type type, vt_gelu kind, backward_arguments a, int64
 
 void VT_VECTOR(gelu_backward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
 {
-    (void)backend;
     const backward_arguments arguments = {x, dy, dx, y};
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {

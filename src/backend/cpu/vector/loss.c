@@ -123,7 +123,6 @@ void VT_VECTOR(loss_backward)(vt_backend *backend, vt_loss_measure measure, int6
                               vt_matrix target, vt_matrix weights, const double *sums, float scale,
                               const double *loss_scale, vt_matrix dprediction)
 {
-    (void)backend;
     if (loss_scale != NULL) scale *= (float)*loss_scale;
     const int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)

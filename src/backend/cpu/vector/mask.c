@@ -25,7 +25,6 @@ INLINE void mask_row(const vt_mask *mask, uint32_t sample, uint32_t token, float
 
 void VT_VECTOR(mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const uint32_t place = (uint32_t)(r / mask->tokens), token = (uint32_t)(mask->first_token + r % mask->tokens);

@@ -7,7 +7,6 @@
 /* Sums are taken over a fixed number of runs, then over the runs in order: the same bits for any number of threads. */
 void VT_VECTOR(sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
-    (void)backend;
     enum { RUNS = 256, SUMS = 32 }; /* so many sums that none waits for the one before */
     double partial[RUNS] = {0};
     int64_t length = (count + RUNS - 1) / RUNS;
@@ -247,7 +246,6 @@ typedef struct {
 
 static code_tables code_tables_of(const vt_code_map *map, int more)
 {
-    (void)more;
     return (code_tables){map->value, map->lines};
 }
 
@@ -378,7 +376,6 @@ void VT_VECTOR(update)(vt_backend *backend, const vt_update *update, const vt_st
                        float *parameters, uint16_t *rounded, float *moment1, float *moment2, int64_t count)
 {
     enum { PIECE = 2048 }; /* values, which are rounded while they are still in the first-level cache */
-    (void)backend;
     if (isnan(state->factor)) return;
     const adam_numbers numbers = adam_numbers_of(update, state);
     const bool is_sgd = update->kind == VT_OPTIMIZER_SGD;

@@ -22,7 +22,6 @@ void VT_VECTOR(fill)(vt_backend *backend)
 
 void VT_VECTOR(convert)(vt_backend *backend, vt_matrix from, vt_matrix to)
 {
-    (void)backend;
     vt_half_convert(from, to);
 }
 

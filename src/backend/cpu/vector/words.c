@@ -37,7 +37,6 @@ static double sum_of_powers(const float *row, int64_t count, float high)
 void VT_VECTOR(cross_entropy_parts)(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
                                     vt_matrix scores, float *parts)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
         const float *row = scores.data + r * scores.stride;
@@ -52,7 +51,6 @@ void VT_VECTOR(cross_entropy_backward)(vt_backend *backend, const vt_word_rows *
                                        vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
                                        vt_matrix dscores)
 {
-    (void)backend;
     const float factor = (float)((double)scale * (loss_scale != NULL ? *loss_scale : 1));
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
