@@ -171,9 +171,9 @@ static void launch_backward(vt_backend *backend, const attention_arguments &a)
         launch_gradients<number, MOST, TILES, false>(backend, a);
 }
 
-static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                               vt_matrix dk, vt_matrix dv)
+void VT_CUDA_NAME(attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                      vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                                      vt_matrix dk, vt_matrix dv)
 {
     attention_arguments a = arguments_of(backend, shape, q, k, v, out);
     int64_t rows = shape->batch * shape->heads * shape->queries;
@@ -184,9 +184,4 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     if (a.delta == NULL) return;
     VT_LAUNCH(delta_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, a);
     BY_SIZE(launch_backward, backend, a);
-}
-
-void VT_CUDA_NAME(attention_backward_fill)(vt_backend *backend)
-{
-    backend->attention_backward = attention_backward;
 }

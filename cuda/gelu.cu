@@ -118,7 +118,7 @@ void VT_CUDA_NAME(bias_gelu)(vt_backend *backend, vt_gelu kind, vt_matrix hidden
               kind, hidden, bias, y, wide);
 }
 
-static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
+void VT_CUDA_NAME(gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
     VT_CUDA_NAME(bias_gelu)(backend, kind, x, NULL, y);
 }
@@ -131,7 +131,8 @@ static backward_arguments arguments_of(vt_gelu kind, vt_matrix x, vt_matrix dy, 
     return a;
 }
 
-static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
+void VT_CUDA_NAME(gelu_backward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                                 vt_matrix y)
 {
     bool dense = vt_is_dense(x) && vt_is_dense(dy) && vt_is_dense(dx) && (y.data == NULL || vt_is_dense(y));
     if (dense) {
@@ -142,19 +143,12 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
               arguments_of(kind, x, dy, dx, y));
 }
 
-static void gelu_backward_bias(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y,
-                               float *dbias)
+void VT_CUDA_NAME(gelu_backward_bias)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                                      vt_matrix y, float *dbias)
 {
     vt_column_sum sum = vt_column_sum_begin(backend, x.rows, x.columns);
     if (sum.partial == NULL) return;
     VT_LAUNCH(gelu_backward_bias_kernel, sum.grid, 32 * VT_SUM_LANES, 0, backend, arguments_of(kind, x, dy, dx, y),
               sum.rows_a_block, sum.partial);
     vt_column_sum_end(backend, &sum, x.columns, dbias);
-}
-
-void VT_CUDA_NAME(gelu_fill)(vt_backend *backend)
-{
-    backend->gelu_forward = gelu_forward;
-    backend->gelu_backward = gelu_backward;
-    backend->gelu_backward_bias = gelu_backward_bias;
 }

@@ -216,8 +216,8 @@ static void launch_forward(vt_backend *backend, forward_arguments a)
     BY_FORM(floats && a.wide && a.x.columns % VT_GROUP == 0, a.branch.type, launch_forward_of, backend, a);
 }
 
-static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
-                               vt_matrix y, float *mean, float *rstd)
+void VT_CUDA_NAME(layer_norm_forward)(vt_backend *backend, vt_matrix x, const float *weight, const float *bias,
+                                      float epsilon, vt_matrix y, float *mean, float *rstd)
 {
     forward_arguments a = {};
     a.x = x, a.weight = weight, a.bias = bias, a.epsilon = epsilon, a.y = y, a.mean = mean, a.rstd = rstd;
@@ -225,9 +225,9 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
     launch_forward(backend, a);
 }
 
-static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
-                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
-                                float *mean, float *rstd)
+void VT_CUDA_NAME(residual_layer_norm)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                       const float *weight, const float *bias, float epsilon, vt_matrix y,
+                                       vt_matrix normed, float *mean, float *rstd)
 {
     forward_arguments a = {};
     a.x = x, a.branch = branch, a.mask = *mask, a.active = vt_mask_is_active(mask), a.sum = y;
@@ -410,9 +410,9 @@ static void launch_backward(vt_backend *backend, const backward_arguments &a, in
         VT_LAUNCH((backward_kernel<4, FORM>), blocks, 32 * backward_warps(4), 4 * bytes, backend, a);
 }
 
-static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
-                                float *dbias)
+void VT_CUDA_NAME(layer_norm_backward)(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
+                                       const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
+                                       float *dbias)
 {
     const bool rounds = rounded.data != NULL;
     backward_arguments a = {};
@@ -438,11 +438,4 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     }
     vt_add_partial_sums(backend, a.partial, blocks, 2 * columns, columns, dweight);
     vt_add_partial_sums(backend, a.partial + columns, blocks, 2 * columns, columns, dbias);
-}
-
-void VT_CUDA_NAME(layer_norm_fill)(vt_backend *backend)
-{
-    backend->layer_norm_forward = layer_norm_forward;
-    backend->residual_layer_norm = residual_layer_norm;
-    backend->layer_norm_backward = layer_norm_backward;
 }
