@@ -28,12 +28,7 @@ void vt_convolution_describe(const void *of, vt_fused_graph *graph)
     const vt_fused_tensor weight =
         vt_fused_tensor_make(graph, VT_FUSED_IN_MEMORY, 2, vt_fused_type(key->type), RANK, dims, strides);
     const vt_fused_tensor y = cubes(graph, key, 3, key->side, key->out, key->y_stride);
-    vt_fused_convolve(graph,
-                      key->kind == VT_CONVOLUTION_FORWARD ? CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
-                      : key->kind == VT_CONVOLUTION_DATA
-                          ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
-                          : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                      x, weight, y);
+    vt_fused_convolve(graph, (vt_convolution_kind)key->kind, x, weight, y);
 }
 
 /* ---- operands in 16-byte pieces ---- */

@@ -67,8 +67,6 @@ bool vt_graph_run(void *call);
 
 /* ---- convolution.c: convolutions, each a graph of one operation ---- */
 
-typedef enum { VT_CONVOLUTION_FORWARD, VT_CONVOLUTION_DATA, VT_CONVOLUTION_WEIGHT } vt_convolution_kind;
-
 /* What a plan depends on: cubes x [batch, (2 side)³, in] and y [batch, side³, out], whose points lie x_stride and
  * y_stride elements apart, and a weight [out, in, 4, 4, 4] without gaps, all of one type and in 16-byte pieces. */
 typedef struct {
