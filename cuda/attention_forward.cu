@@ -105,10 +105,9 @@ static void launch_forward(vt_backend *backend, const attention_arguments &a)
 {
     size_t bytes = shared_bytes<number>(&a, ROWS + 2 * 8 * TILES);
     const dim3 blocks = blocks_of(&a, a.shape.queries);
-    if (a.shape.dropout.rate > 0)
-        VT_LAUNCH((forward_kernel<number, MOST, TILES, true>), blocks, THREADS, bytes, backend, a);
-    else
-        VT_LAUNCH((forward_kernel<number, MOST, TILES, false>), blocks, THREADS, bytes, backend, a);
+    const auto kernel = a.shape.dropout.rate > 0 ? forward_kernel<number, MOST, TILES, true>
+                                                 : forward_kernel<number, MOST, TILES, false>;
+    VT_LAUNCH(kernel, blocks, THREADS, bytes, backend, a);
 }
 
 void VT_CUDA_NAME(attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,

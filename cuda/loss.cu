@@ -70,18 +70,11 @@ void VT_CUDA_NAME(loss_sums)(vt_backend *backend, vt_loss_measure measure, int64
     if (partial == NULL) return;
     const dim3 blocks((unsigned)parts, (unsigned)batch);
     bool wide = vt_is_wide(prediction) && vt_is_wide(target) && weights_are_wide(weights);
-    if (measure == VT_MEASURE_RELATIVE && weights.data == NULL)
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_RELATIVE, false>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
-                  target, weights, tokens, partial, wide);
-    else if (measure == VT_MEASURE_RELATIVE)
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_RELATIVE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
-                  target, weights, tokens, partial, wide);
-    else if (measure == VT_MEASURE_SQUARE)
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_SQUARE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction, target,
-                  weights, tokens, partial, wide);
-    else
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
-                  target, weights, tokens, partial, wide);
+    const auto kernel = measure == VT_MEASURE_ABSOLUTE ? loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>
+                        : measure == VT_MEASURE_SQUARE ? loss_sums_kernel<VT_MEASURE_SQUARE, true>
+                        : weights.data != NULL         ? loss_sums_kernel<VT_MEASURE_RELATIVE, true>
+                                                       : loss_sums_kernel<VT_MEASURE_RELATIVE, false>;
+    VT_LAUNCH(kernel, blocks, VT_BLOCK_THREADS, 0, backend, prediction, target, weights, tokens, partial, wide);
     vt_add_parts(backend, partial, batch, parts, 2, sums);
 }
 
