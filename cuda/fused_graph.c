@@ -249,7 +249,6 @@ static int propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode, descriptor pr
                                "proposals of mode", (int)mode);
     g->failed = false; /* the other mode may work */
     if (!answers) return 0;
-    g->proposals += (int)count;
     return count < VT_FUSED_MOST_PLANS ? (int)count : (int)VT_FUSED_MOST_PLANS;
 }
 

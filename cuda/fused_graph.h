@@ -24,7 +24,6 @@ typedef struct vt_fused_graph {
     cudnnBackendDescriptor_t all;  /* all operations; NULL: no proposals were asked for yet */
     cudnnBackendDescriptor_t plan; /* NULL: none was found */
     int64_t workspace_bytes;
-    int proposals;     /* engine configurations that the library named */
     char failure[300]; /* the last call that failed, in the library's words */
 } vt_fused_graph;
 

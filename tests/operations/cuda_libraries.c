@@ -89,7 +89,7 @@ TEST(cudnn_has_kernels_for_attention)
         EXPECT(vt_attention_graph_open(library, NULL, h200, &shape, &graph), "pass %d, type %d, causal %d: %s", pass,
                type, causal, graph.failure);
         EXPECT(graph.operation_count == operations[pass] + 4 * causal, "%d operations", graph.operation_count);
-        EXPECT(graph.proposals > 0 && graph.plan != NULL);
+        EXPECT(graph.plan != NULL);
         /* all gradients of scores in 16 bits, of whole tiles: 4.3 GB at this batch, a sixteenth of an H100's memory */
         if (pass == VT_ATTENTION_REPEATABLE && !causal)
             EXPECT(graph.workspace_bytes > 2LL * 16 * 8 * 4050 * 4050 && graph.workspace_bytes < (80LL << 30) / 16,
