@@ -79,7 +79,7 @@ struct vt_cudnn_state {
     char failure[300]; /* why attention's last plan that failed could not be made or run; "": none failed */
     size_t plan_count; /* of all other operations: graph_plans.c */
     struct vt_graph_plan **plans;
-    bool prefers_plans; /* to their rivals */
+    bool prefers_plans; /* to their rivals, whichever is faster: of tests */
 };
 
 /* fused_attention.c: opens cuDNN, and has its attention. NULL: cuDNN is missing, too old, or was missing at build time.
