@@ -53,6 +53,10 @@ typedef struct {
     struct vt_cudnn_state *cudnn;           /* NULL: not found */
 } vt_cuda_state;
 
+_Static_assert(offsetof(vt_cuda_state, device_name) - offsetof(vt_cuda_state, events) ==
+                   VT_CUDA_EVENTS * sizeof(cudaEvent_t),
+               "events holds all of them");
+
 /* Notes a failure of the runtime or a library, with `what` naming the operation, unless one was noted before. False if
  * `error` is one. */
 bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what);
