@@ -30,7 +30,7 @@ VT_KERNEL void bias_activation_kernel(vt_activation kind, const float *bias, vt_
     }
 }
 
-static void bias_activation_forward(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
+void VT_CUDA_NAME(bias_activation_forward)(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
 {
     VT_LAUNCH(bias_activation_kernel, vt_blocks(y.rows * vt_groups(y.columns)), VT_BLOCK_THREADS, 0, backend, kind,
               bias, y, vt_is_wide(y) && vt_is_wide(bias));
@@ -68,8 +68,8 @@ VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, 4)
     vt_column_sum_store(shared, sums, a.y.columns, partial);
 }
 
-static void bias_activation_backward(vt_backend *backend, vt_activation kind, vt_matrix y, vt_matrix dy, vt_matrix more,
-                                     vt_matrix dx, float *dbias)
+void VT_CUDA_NAME(bias_activation_backward)(vt_backend *backend, vt_activation kind, vt_matrix y, vt_matrix dy,
+                                            vt_matrix more, vt_matrix dx, float *dbias)
 {
     vt_column_sum sum = vt_column_sum_begin(backend, y.rows, y.columns);
     if (sum.partial == NULL) return;
@@ -79,10 +79,4 @@ static void bias_activation_backward(vt_backend *backend, vt_activation kind, vt
     VT_LAUNCH(bias_activation_backward_kernel, sum.grid, 32 * VT_SUM_LANES, 0, backend, a, sum.rows_a_block,
               sum.partial);
     vt_column_sum_end(backend, &sum, y.columns, dbias);
-}
-
-void VT_CUDA_NAME(activation_fill)(vt_backend *backend)
-{
-    backend->bias_activation_forward = bias_activation_forward;
-    backend->bias_activation_backward = bias_activation_backward;
 }

@@ -53,8 +53,8 @@ VT_KERNEL void add_columns_kernel(vt_factored shape, column_range range, const d
     sums[shape.matrices * shape.rows + matrix * shape.columns + column] += sum;
 }
 
-static void factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums, double weight,
-                             double *result)
+void VT_CUDA_NAME(factored_squares)(vt_backend *backend, const vt_factored *shape, const float *x, double *sums,
+                                    double weight, double *result)
 {
     int64_t first = vt_factored_first_line(shape), end = vt_factored_end_line(shape);
     if (shape->count == 0) return;
@@ -97,8 +97,9 @@ VT_KERNEL void means_kernel(vt_update update, const vt_step_state *state, vt_fac
     }
 }
 
-static void adafactor_means(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                            const vt_factored *shape, const double *sums, float *row, float *column, float *scales)
+void VT_CUDA_NAME(adafactor_means)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                                   const vt_factored *shape, const double *sums, float *row, float *column,
+                                   float *scales)
 {
     VT_LAUNCH(means_kernel, dim3((unsigned)shape->matrices), VT_BLOCK_THREADS, 0, backend, *update, state, *shape, sums,
               row, column, scales);
@@ -143,9 +144,9 @@ VT_KERNEL void norm_kernel(vt_update update, const vt_step_state *state, vt_fact
     partial[gridDim.x + blockIdx.x] = sum;
 }
 
-static void adafactor_norm(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                           const vt_factored *shape, const float *gradients, const float *values, const float *scales,
-                           float *moment2, double *sizes)
+void VT_CUDA_NAME(adafactor_norm)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                                  const vt_factored *shape, const float *gradients, const float *values,
+                                  const float *scales, float *moment2, double *sizes)
 {
     if (shape->count == 0) return;
     int64_t blocks = min((int64_t)vt_blocks(shape->count).x, (int64_t)MOST_BLOCKS);
@@ -177,18 +178,11 @@ VT_KERNEL void apply_kernel(vt_update update, const vt_step_state *state, vt_fac
     }
 }
 
-static void adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                            const vt_factored *shape, const float *gradients, const float *scales, const float *moment2,
-                            const double *sizes, float *values, uint16_t *rounded, float *moment1)
+void VT_CUDA_NAME(adafactor_apply)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                                   const vt_factored *shape, const float *gradients, const float *scales,
+                                   const float *moment2, const double *sizes, float *values, uint16_t *rounded,
+                                   float *moment1)
 {
     VT_LAUNCH(apply_kernel, vt_blocks(shape->count), VT_BLOCK_THREADS, 0, backend, *update, state, *shape, gradients,
               scales, moment2, sizes, values, vt_rounded(update, rounded, shape->count), moment1);
-}
-
-void VT_CUDA_NAME(adafactor_fill)(vt_backend *backend)
-{
-    backend->factored_squares = factored_squares;
-    backend->adafactor_means = adafactor_means;
-    backend->adafactor_norm = adafactor_norm;
-    backend->adafactor_apply = adafactor_apply;
 }

@@ -153,27 +153,22 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
     vt_tile_store<MOST>(a.dv, h.first_key + key, h.last_key, h.column, dim, a.wide, one, dv);
 }
 
-template <typename number, int MOST, int TILES, bool DROPS>
-static void launch_gradients(vt_backend *backend, const attention_arguments &a)
-{
-    const size_t bytes = shared_bytes<number>(&a, 2 * ROWS + 2 * 8 * TILES);
-    const dim3 of_queries = blocks_of(&a, a.shape.queries), of_keys = blocks_of(&a, a.shape.keys);
-    VT_LAUNCH((query_gradient_kernel<number, MOST, TILES, DROPS>), of_queries, THREADS, bytes, backend, a);
-    VT_LAUNCH((key_gradient_kernel<number, MOST, TILES, DROPS>), of_keys, THREADS, bytes, backend, a);
-}
-
 template <typename number, int MOST, int TILES>
 static void launch_backward(vt_backend *backend, const attention_arguments &a)
 {
-    if (a.shape.dropout.rate > 0)
-        launch_gradients<number, MOST, TILES, true>(backend, a);
-    else
-        launch_gradients<number, MOST, TILES, false>(backend, a);
+    const size_t bytes = shared_bytes<number>(&a, 2 * ROWS + 2 * 8 * TILES);
+    const bool drops = a.shape.dropout.rate > 0;
+    const auto of_queries =
+        drops ? query_gradient_kernel<number, MOST, TILES, true> : query_gradient_kernel<number, MOST, TILES, false>;
+    const auto of_keys =
+        drops ? key_gradient_kernel<number, MOST, TILES, true> : key_gradient_kernel<number, MOST, TILES, false>;
+    VT_LAUNCH(of_queries, blocks_of(&a, a.shape.queries), THREADS, bytes, backend, a);
+    VT_LAUNCH(of_keys, blocks_of(&a, a.shape.keys), THREADS, bytes, backend, a);
 }
 
-static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                               vt_matrix dk, vt_matrix dv)
+void VT_CUDA_NAME(attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                      vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                                      vt_matrix dk, vt_matrix dv)
 {
     attention_arguments a = arguments_of(backend, shape, q, k, v, out);
     int64_t rows = shape->batch * shape->heads * shape->queries;
@@ -184,9 +179,4 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     if (a.delta == NULL) return;
     VT_LAUNCH(delta_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, a);
     BY_SIZE(launch_backward, backend, a);
-}
-
-void VT_CUDA_NAME(attention_backward_fill)(vt_backend *backend)
-{
-    backend->attention_backward = attention_backward;
 }

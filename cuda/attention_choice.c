@@ -16,27 +16,14 @@
 /* Raised when our kernels become faster: it is part of a choice's key, so that older choices are made again. */
 enum { KERNELS_VERSION = 1 };
 
-typedef struct {
-    vt_attention_key shape;
-    bool is_chosen, cudnn_refuses;
-    vt_attention_engine chosen, ran; /* ran: the last time */
-    struct vt_fused_graph *plan;     /* cuDNN's; NULL: none was needed yet, or it has none */
-} shape_choice;
-
 struct vt_attention_choices {
     vt_backend own; /* the table of operations before this file replaced its rows */
     vt_attention_engine preference;
     vt_attention_engine ran; /* last */
     int capability;          /* the GPU's compute capability, its major number; 0: not asked yet */
     size_t count;
-    shape_choice all[64];
+    vt_attention_choice all[64];
 };
-
-/* A call, with what is known of its shape. */
-typedef struct {
-    const vt_attention_call *call;
-    shape_choice *of;
-} attempt;
 
 static struct vt_attention_choices *choices_of(vt_backend *backend)
 {
@@ -62,7 +49,7 @@ static bool is_hopper(struct vt_attention_choices *choices)
 
 static bool run_own(void *context)
 {
-    const vt_attention_call *c = ((const attempt *)context)->call;
+    const vt_attention_call *c = context;
     const vt_backend *own = &choices_of(c->backend)->own;
     if (c->pass != VT_ATTENTION_FORWARD)
         own->attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum, c->dout, c->dq, c->dk,
@@ -81,12 +68,6 @@ static bool cudnn_fits(const vt_attention_call *c)
     return vt_fused_attention_fits(c);
 }
 
-static bool run_cudnn(void *context)
-{
-    const attempt *a = context;
-    return vt_fused_attention_run(a->call, a->of->plan);
-}
-
 #ifdef VT_HAS_WGMMA
 static bool wgmma_fits(const vt_attention_call *c)
 {
@@ -97,7 +78,7 @@ static bool wgmma_fits(const vt_attention_call *c)
 
 static bool run_wgmma(void *context)
 {
-    const vt_attention_call *c = ((const attempt *)context)->call;
+    const vt_attention_call *c = context;
     const bool done = c->pass != VT_ATTENTION_FORWARD
                           ? vt_cuda_wgmma_attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum,
                                                              c->dout, c->dq, c->dk, c->dv)
@@ -109,10 +90,10 @@ static bool run_wgmma(void *context)
 static const struct {
     const char *name, *title;
     bool (*fits)(const vt_attention_call *call); /* whether it could run the call at all; NULL: always */
-    bool (*run)(void *context);                  /* an attempt; NULL: this build lacks the engine */
+    bool (*run)(void *call);                     /* NULL: this build lacks the engine */
 } engines[VT_ATTENTION_ENGINES] = {
     [VT_ATTENTION_OWN] = {"own", "vitrain's attention for every GPU", NULL, run_own},
-    [VT_ATTENTION_CUDNN] = {"cuDNN", "cuDNN's attention", cudnn_fits, run_cudnn},
+    [VT_ATTENTION_CUDNN] = {"cuDNN", "cuDNN's attention", cudnn_fits, vt_fused_attention_run},
 #ifdef VT_HAS_WGMMA
     [VT_ATTENTION_WGMMA] = {"wgmma", "vitrain's attention over wgmma", wgmma_fits, run_wgmma}
 #endif
@@ -128,62 +109,62 @@ static bool fits(const vt_attention_call *call, vt_attention_engine engine)
 enum { KEY_NUMBERS = sizeof(vt_attention_key) / sizeof(int64_t) };
 static const char kind[] = "attention_of";
 
-static void keep(const attempt *a, vt_attention_engine engine)
+static void keep(const vt_attention_call *c, vt_attention_engine engine)
 {
-    const vt_cuda_state *state = a->call->backend->state;
+    const vt_cuda_state *state = c->backend->state;
     const uint64_t value = engine;
-    vt_choices_add(state->choices, kind, (const int64_t *)&a->of->shape, KEY_NUMBERS, &value, 1);
+    vt_choices_add(state->choices, kind, (const int64_t *)&c->of->shape, KEY_NUMBERS, &value, 1);
 }
 
 /* Whether the engine can run it, for which cuDNN must have a plan. */
-static bool can_serve(const attempt *a, vt_attention_engine engine)
+static bool can_serve(const vt_attention_call *c, vt_attention_engine engine)
 {
-    if (!fits(a->call, engine)) return false;
-    if (engine != VT_ATTENTION_CUDNN || a->of->plan != NULL) return true;
-    if (!a->of->cudnn_refuses) a->of->plan = vt_fused_attention_plan_open(a->call->backend, &a->of->shape);
-    a->of->cudnn_refuses = a->of->plan == NULL;
-    return a->of->plan != NULL;
+    if (!fits(c, engine)) return false;
+    if (engine != VT_ATTENTION_CUDNN) return true;
+    if (c->of->plan == NULL && !c->of->cudnn_refuses)
+        c->of->plan = vt_fused_attention_plan_open(c->backend, &c->of->shape);
+    c->of->cudnn_refuses = c->of->plan == NULL;
+    return c->of->plan != NULL;
 }
 
 /* Can the workspace be allocated? Trying cuDNN in vain must not end a run that fits without it. */
-static bool has_room(const attempt *a)
+static bool has_room(const vt_attention_call *c)
 {
-    const vt_cuda_state *state = a->call->backend->state;
-    size_t bytes = vt_fused_attention_workspace(a->call, a->of->plan), free_bytes = 0, total;
+    const vt_cuda_state *state = c->backend->state;
+    size_t bytes = vt_fused_attention_workspace(c), free_bytes = 0, total;
     if (bytes < state->workspace_bytes) return true;
     enum { SPARE = 64 << 20 }; /* memory comes in pieces of some MB */
     if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && bytes + SPARE < free_bytes + state->workspace_bytes)
         return true;
-    vt_fused_attention_note(a->call->backend, "no memory to try it");
+    vt_fused_attention_note(c->backend, "no memory to try it");
     return false;
 }
 
 /* May the workspace be as large, by a rule that does not ask what is free? */
-static bool is_moderate(const attempt *a)
+static bool is_moderate(const vt_attention_call *c)
 {
     size_t free_bytes, total = 0;
-    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess &&
-           vt_fused_attention_workspace(a->call, a->of->plan) <= total / 16;
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && vt_fused_attention_workspace(c) <= total / 16;
 }
 
-static vt_attention_engine choose_by_rule(const attempt *a)
+static vt_attention_engine choose_by_rule(const vt_attention_call *c)
 {
-    if (can_serve(a, VT_ATTENTION_WGMMA)) return VT_ATTENTION_WGMMA;
+    if (can_serve(c, VT_ATTENTION_WGMMA)) return VT_ATTENTION_WGMMA;
     /* NVIDIA's front end (cudnn-frontend, scaled_dot_product_flash_attention.h, set_deterministic_algorithm) describes
      * the graph of VT_ATTENTION_REPEATABLE for GPUs of compute capability 9, and chooses engines by their numbers for
      * newer ones. */
-    if (!is_hopper(choices_of(a->call->backend)) || !can_serve(a, VT_ATTENTION_CUDNN)) return VT_ATTENTION_OWN;
-    if (is_moderate(a) && !has_room(a)) {
+    if (!is_hopper(choices_of(c->backend)) || !can_serve(c, VT_ATTENTION_CUDNN)) return VT_ATTENTION_OWN;
+    if (is_moderate(c) && !has_room(c)) {
         vt_log_warning("deterministic: the GPU has no memory left for the workspace of cuDNN's attention; vitrain's "
                        "own runs, which rounds in other places than a run with cuDNN's");
         return VT_ATTENTION_OWN;
     }
-    const vt_attention_engine engine = is_moderate(a) ? VT_ATTENTION_CUDNN : VT_ATTENTION_OWN;
-    keep(a, engine);
+    const vt_attention_engine engine = is_moderate(c) ? VT_ATTENTION_CUDNN : VT_ATTENTION_OWN;
+    keep(c, engine);
     return engine;
 }
 
-static vt_attention_engine choose_by_time(const attempt *a)
+static vt_attention_engine choose_by_time(vt_attention_call *c)
 {
     vt_cuda_trial trials[VT_ATTENTION_ENGINES];
     vt_attention_engine named[VT_ATTENTION_ENGINES];
@@ -191,39 +172,39 @@ static vt_attention_engine choose_by_time(const attempt *a)
     bool all_tried = true;
     for (int i = 0; i < VT_ATTENTION_ENGINES; i++) {
         const vt_attention_engine engine = (vt_attention_engine)i;
-        if (!can_serve(a, engine)) continue;
-        if (engine == VT_ATTENTION_CUDNN && !has_room(a)) {
+        if (!can_serve(c, engine)) continue;
+        if (engine == VT_ATTENTION_CUDNN && !has_room(c)) {
             all_tried = false;
             continue;
         }
         named[count] = engine;
-        trials[count++] = (vt_cuda_trial){engines[engine].run, (void *)(uintptr_t)a, 0};
+        trials[count++] = (vt_cuda_trial){engines[engine].run, c, 0};
     }
     if (count == 1) return named[0]; /* our own, which always can */
-    vt_cuda_time_all(a->call->backend, count, trials);
+    vt_cuda_time_all(c->backend, count, trials);
     for (int i = 1; i < count; i++)
         if (trials[i].milliseconds < trials[fastest].milliseconds) fastest = i;
-    if (all_tried) keep(a, named[fastest]);
+    if (all_tried) keep(c, named[fastest]);
     return named[fastest];
 }
 
-static void choose(const attempt *a)
+static void choose(vt_attention_call *c)
 {
-    const vt_cuda_state *state = a->call->backend->state;
-    const int64_t *key = (const int64_t *)&a->of->shape;
+    const vt_cuda_state *state = c->backend->state;
+    const int64_t *key = (const int64_t *)&c->of->shape;
     uint64_t kept;
     /* an engine that this build lacks may be the choice of another build */
     if (vt_choices_find(state->choices, kind, key, KEY_NUMBERS, &kept, 1) && kept < VT_ATTENTION_ENGINES &&
-        can_serve(a, (vt_attention_engine)kept))
-        a->of->chosen = (vt_attention_engine)kept;
+        can_serve(c, (vt_attention_engine)kept))
+        c->of->chosen = (vt_attention_engine)kept;
     else
-        a->of->chosen = state->fixed_choices ? choose_by_rule(a) : choose_by_time(a);
-    a->of->is_chosen = true;
-    if (a->of->chosen != VT_ATTENTION_CUDNN) vt_fused_attention_plan_close(&a->of->plan);
+        c->of->chosen = state->fixed_choices ? choose_by_rule(c) : choose_by_time(c);
+    c->of->is_chosen = true;
+    if (c->of->chosen != VT_ATTENTION_CUDNN) vt_fused_attention_plan_close(&c->of->plan);
 }
 
 /* NULL: the shape is new while a step is recorded, when nothing can be timed; or there are too many shapes. */
-static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_attention_call *c)
+static vt_attention_choice *find_shape(struct vt_attention_choices *choices, const vt_attention_call *c)
 {
     const vt_attention_shape *s = c->shape;
     const vt_type result = c->pass == VT_ATTENTION_FORWARD ? c->out.type : c->dq.type;
@@ -243,30 +224,29 @@ static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_a
     if (state->recording) state->recording_lacks = true; /* building and choosing wait for the GPU */
     if (state->recording) return NULL;
     if (choices->count == sizeof choices->all / sizeof *choices->all) return NULL;
-    shape_choice *of = &choices->all[choices->count++];
+    vt_attention_choice *of = &choices->all[choices->count++];
     of->shape = shape;
     return of;
 }
 
-static vt_attention_engine engine_of(const attempt *a, vt_attention_engine preference)
+static vt_attention_engine engine_of(vt_attention_call *c, vt_attention_engine preference)
 {
-    if (preference != VT_ATTENTION_BY_TIME) return can_serve(a, preference) ? preference : VT_ATTENTION_OWN;
-    if (!a->of->is_chosen) choose(a);
-    return a->of->chosen;
+    if (preference != VT_ATTENTION_BY_TIME) return can_serve(c, preference) ? preference : VT_ATTENTION_OWN;
+    if (!c->of->is_chosen) choose(c);
+    return c->of->chosen;
 }
 
-static void attend(const vt_attention_call *c)
+static void attend(vt_attention_call *c)
 {
     struct vt_attention_choices *choices = choices_of(c->backend);
-    attempt a = {.call = c};
-    if (fits(c, VT_ATTENTION_CUDNN) || fits(c, VT_ATTENTION_WGMMA)) a.of = find_shape(choices, c);
+    if (fits(c, VT_ATTENTION_CUDNN) || fits(c, VT_ATTENTION_WGMMA)) c->of = find_shape(choices, c);
     choices->ran = VT_ATTENTION_OWN;
-    if (a.of == NULL) {
-        run_own(&a);
+    if (c->of == NULL) {
+        run_own(c);
         return;
     }
-    const vt_attention_engine engine = choices->ran = a.of->ran = engine_of(&a, choices->preference);
-    if (engines[engine].run(&a) || engine == VT_ATTENTION_OWN) return;
+    const vt_attention_engine engine = choices->ran = c->of->ran = engine_of(c, choices->preference);
+    if (engines[engine].run(c) || engine == VT_ATTENTION_OWN) return;
     char sentence[400];
     snprintf(sentence, sizeof sentence, "%s, which had worked before, failed%s%s", engines[engine].title,
              engine == VT_ATTENTION_CUDNN ? ": " : "",
@@ -277,14 +257,14 @@ static void attend(const vt_attention_call *c)
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
-    const vt_attention_call c = {.backend = backend,
-                                 .shape = shape,
-                                 .pass = VT_ATTENTION_FORWARD,
-                                 .q = q,
-                                 .k = k,
-                                 .v = v,
-                                 .out = out,
-                                 .log_sum = log_sum};
+    vt_attention_call c = {.backend = backend,
+                           .shape = shape,
+                           .pass = VT_ATTENTION_FORWARD,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .out = out,
+                           .log_sum = log_sum};
     attend(&c);
 }
 
@@ -294,7 +274,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 {
     const vt_attention_pass pass =
         ((vt_cuda_state *)backend->state)->fixed_choices ? VT_ATTENTION_REPEATABLE : VT_ATTENTION_BACKWARD;
-    const vt_attention_call c = {backend, shape, pass, q, k, v, out, dout, dq, dk, dv, (float *)log_sum};
+    vt_attention_call c = {backend, shape, pass, q, k, v, out, dout, dq, dk, dv, .log_sum = (float *)log_sum};
     attend(&c);
 }
 

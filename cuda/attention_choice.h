@@ -33,13 +33,22 @@ typedef struct {
     int64_t kernels; /* the version of our own kernels */
 } vt_attention_key;
 
-/* The operands of one call; forward has those of backward with data NULL. */
+/* What is known of a shape. */
+typedef struct {
+    vt_attention_key shape;
+    bool is_chosen, cudnn_refuses;
+    vt_attention_engine chosen, ran; /* ran: the last time */
+    struct vt_fused_graph *plan;     /* cuDNN's; NULL: none was needed yet, or it has none */
+} vt_attention_choice;
+
+/* The operands of one call, where forward has those of backward with data NULL. */
 typedef struct {
     vt_backend *backend;
     const vt_attention_shape *shape;
     vt_attention_pass pass;
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum;
+    vt_attention_choice *of; /* its shape; NULL: not looked up */
 } vt_attention_call;
 
 /* Is there a key that some query does not see? The first query sees the fewest. */

@@ -105,14 +105,13 @@ static void launch_forward(vt_backend *backend, const attention_arguments &a)
 {
     size_t bytes = shared_bytes<number>(&a, ROWS + 2 * 8 * TILES);
     const dim3 blocks = blocks_of(&a, a.shape.queries);
-    if (a.shape.dropout.rate > 0)
-        VT_LAUNCH((forward_kernel<number, MOST, TILES, true>), blocks, THREADS, bytes, backend, a);
-    else
-        VT_LAUNCH((forward_kernel<number, MOST, TILES, false>), blocks, THREADS, bytes, backend, a);
+    const auto kernel = a.shape.dropout.rate > 0 ? forward_kernel<number, MOST, TILES, true>
+                                                 : forward_kernel<number, MOST, TILES, false>;
+    VT_LAUNCH(kernel, blocks, THREADS, bytes, backend, a);
 }
 
-static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                              vt_matrix v, vt_matrix out, float *log_sum)
+void VT_CUDA_NAME(attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                     vt_matrix v, vt_matrix out, float *log_sum)
 {
     attention_arguments a = arguments_of(backend, shape, q, k, v, out);
     a.log_sum = log_sum;
@@ -147,7 +146,7 @@ VT_KERNEL void draw_kernel(vt_attention_shape shape, int64_t count, uint16_t *dr
     }
 }
 
-static void attention_draw(vt_backend *backend, const vt_attention_shape *shape, uint16_t *drawn)
+void VT_CUDA_NAME(attention_draw)(vt_backend *backend, const vt_attention_shape *shape, uint16_t *drawn)
 {
     const int64_t count = vt_attention_drawn_count(shape), stride = vt_attention_drawn_stride(shape->queries);
     VT_LAUNCH(draw_kernel, vt_blocks((count + stride - 1) / stride * VT_BLOCK_THREADS), VT_BLOCK_THREADS, 0, backend,
@@ -185,20 +184,12 @@ VT_KERNEL void merge_log_sum_kernel(int64_t count, const float *part_log_sum, fl
     }
 }
 
-static void attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
-                            const float *part_log_sum, vt_matrix out, float *log_sum)
+void VT_CUDA_NAME(attention_merge)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
+                                   const float *part_log_sum, vt_matrix out, float *log_sum)
 {
     int64_t rows = shape->batch * shape->heads * shape->queries;
     bool wide = shape->head_dim % 8 == 0 && vt_is_wide(part) && vt_is_wide(out);
     VT_LAUNCH(merge_kernel, vt_blocks(rows * vt_groups(shape->head_dim)), VT_BLOCK_THREADS, 0, backend, *shape, part,
               part_log_sum, out, log_sum, wide);
     VT_LAUNCH(merge_log_sum_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, rows, part_log_sum, log_sum);
-}
-
-void VT_CUDA_NAME(attention_forward_fill)(vt_backend *backend)
-{
-    backend->draws_ahead = true;
-    backend->attention_draw = attention_draw;
-    backend->attention_forward = attention_forward;
-    backend->attention_merge = attention_merge;
 }

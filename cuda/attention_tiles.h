@@ -113,10 +113,10 @@ __device__ static inline void vt_scores(const half *a, const half *b, int depth,
 #pragma unroll 2
     for (int k = 0; k < depth; k += 16) {
         uint32_t left[4], right[4];
-        vt_load_tiles(left, &a_row[k].bits);
+        vt_load_tiles<false>(left, &a_row[k].bits);
 #pragma unroll
         for (int n = 0; n < TILES; n += 2) {
-            vt_load_tiles(right, &b_row[n * 8 * stride + k].bits);
+            vt_load_tiles<false>(right, &b_row[n * 8 * stride + k].bits);
             vt_multiply_halves<half::type>(scores[n], left, right);
             vt_multiply_halves<half::type>(scores[n + 1], left, right + 2);
         }
@@ -156,7 +156,7 @@ __device__ static inline void vt_accumulate(const float p[TILES][4], const half 
         for (int n = 0; n < MOST; n += 2) {
             if (n >= columns) break;
             uint32_t right[4];
-            vt_load_tiles_transposed(right, &b_row[8 * k * stride + 8 * n].bits);
+            vt_load_tiles<true>(right, &b_row[8 * k * stride + 8 * n].bits);
             vt_multiply_halves<half::type>(sums[n], left, right);
             if (n + 1 < columns) vt_multiply_halves<half::type>(sums[n + 1], left, right + 2);
         }

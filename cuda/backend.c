@@ -341,32 +341,11 @@ static void cuda_choices_take(vt_backend *backend, const char *text)
     vt_choices_take(state_of(backend)->choices, text);
 }
 
-enum { STREAMS = 3, TIMING_EVENTS = 2, EVENTS = TIMING_EVENTS + VT_MARKS + VT_BESIDE + 3 };
-
-/* The events that take times come first. */
-static void list_streams(vt_cuda_state *state, cudaStream_t *streams[STREAMS], cudaEvent_t *events[EVENTS])
-{
-    int count = 0;
-    streams[0] = &state->stream;
-    streams[1] = &state->copy_stream;
-    streams[2] = &state->beside_stream;
-    for (int i = 0; i < TIMING_EVENTS; i++) events[count++] = &state->clock[i];
-    for (int i = 0; i < VT_MARKS; i++) events[count++] = &state->marks[i];
-    for (int i = 0; i < VT_BESIDE; i++) events[count++] = &state->beside[i];
-    events[count++] = &state->uploaded;
-    events[count++] = &state->staging_free;
-    events[count++] = &state->asked;
-    VT_ASSERT(count == EVENTS);
-}
-
 static void cuda_close(vt_backend *backend)
 {
     vt_cuda_state *state = state_of(backend);
-    cudaEvent_t *events[EVENTS];
-    cudaStream_t *streams[STREAMS];
-    list_streams(state, streams, events);
-    for (int i = 0; i < STREAMS; i++)
-        if (*streams[i] != NULL) cudaStreamSynchronize(*streams[i]);
+    for (int i = 0; i < VT_CUDA_STREAMS; i++)
+        if (state->streams[i] != NULL) cudaStreamSynchronize(state->streams[i]);
     drop_recording(state);
     vt_graph_plans_close(state->cudnn);
     vt_attention_close(&state->attention);
@@ -374,10 +353,10 @@ static void cuda_close(vt_backend *backend)
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
-    for (int i = 0; i < EVENTS; i++)
-        if (*events[i] != NULL) cudaEventDestroy(*events[i]);
-    for (int i = STREAMS - 1; i >= 0; i--)
-        if (*streams[i] != NULL) cudaStreamDestroy(*streams[i]);
+    for (int i = 0; i < VT_CUDA_EVENTS; i++)
+        if (state->events[i] != NULL) cudaEventDestroy(state->events[i]);
+    for (int i = VT_CUDA_STREAMS - 1; i >= 0; i--)
+        if (state->streams[i] != NULL) cudaStreamDestroy(state->streams[i]);
     free(state);
 }
 
@@ -415,13 +394,11 @@ static vt_status open_streams(vt_cuda_state *state)
 {
     vt_status status = VT_OK;
     cudaError_t error = cudaSuccess;
-    cudaEvent_t *events[EVENTS];
-    cudaStream_t *streams[STREAMS];
-    list_streams(state, streams, events);
-    for (int i = 0; i < STREAMS && error == cudaSuccess; i++)
-        error = cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking);
-    for (int i = 0; i < EVENTS && error == cudaSuccess; i++)
-        error = cudaEventCreateWithFlags(events[i], i < TIMING_EVENTS ? cudaEventDefault : cudaEventDisableTiming);
+    for (int i = 0; i < VT_CUDA_STREAMS && error == cudaSuccess; i++)
+        error = cudaStreamCreateWithFlags(&state->streams[i], cudaStreamNonBlocking);
+    for (int i = 0; i < VT_CUDA_EVENTS && error == cudaSuccess; i++)
+        error =
+            cudaEventCreateWithFlags(&state->events[i], i < VT_CUDA_CLOCK ? cudaEventDefault : cudaEventDisableTiming);
     VT_CHECK(error == cudaSuccess, "GPU %d has no stream: %s", state->device, cudaGetErrorString(error));
 done:
     return status;

@@ -28,12 +28,7 @@ void vt_convolution_describe(const void *of, vt_fused_graph *graph)
     const vt_fused_tensor weight =
         vt_fused_tensor_make(graph, VT_FUSED_IN_MEMORY, 2, vt_fused_type(key->type), RANK, dims, strides);
     const vt_fused_tensor y = cubes(graph, key, 3, key->side, key->out, key->y_stride);
-    vt_fused_convolve(graph,
-                      key->kind == VT_CONVOLUTION_FORWARD ? CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
-                      : key->kind == VT_CONVOLUTION_DATA
-                          ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
-                          : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                      x, weight, y);
+    vt_fused_convolve(graph, (vt_convolution_kind)key->kind, x, weight, y);
 }
 
 /* ---- operands in 16-byte pieces ---- */
@@ -41,7 +36,6 @@ void vt_convolution_describe(const void *of, vt_fused_graph *graph)
 typedef struct {
     vt_matrix given, used; /* the same, or used.data lies in the workspace */
     size_t place;          /* there */
-    bool is_staged;
 } operand;
 
 static int64_t whole_pieces(vt_type type, int64_t channels)
@@ -55,9 +49,9 @@ static operand operand_of(vt_matrix given, vt_type type, int64_t rows, int64_t c
 {
     operand o = {.given = given, .used = given};
     const size_t size = vt_type_size(type);
-    o.is_staged = always || given.type != type || given.rows != rows || given.columns != columns ||
-                  (size_t)given.stride * size % PIECE != 0 || (uintptr_t)given.data % PIECE != 0;
-    if (!o.is_staged) return o;
+    if (!always && given.type == type && given.rows == rows && given.columns == columns &&
+        (size_t)given.stride * size % PIECE == 0 && (uintptr_t)given.data % PIECE == 0)
+        return o;
     o.used = (vt_matrix){.rows = rows, .columns = columns, .stride = columns, .type = type};
     o.place = *bytes;
     *bytes += vt_fused_rounded((size_t)(rows * columns) * size);
@@ -75,7 +69,7 @@ static vt_matrix given_part(const operand *o)
 
 static void stage(vt_backend *backend, const operand *o)
 {
-    if (!o->is_staged) return;
+    if (o->used.data == o->given.data) return;
     if (o->used.rows != o->given.rows || o->used.columns != o->given.columns)
         backend->zero(backend, o->used.data, (size_t)(o->used.rows * o->used.columns) * vt_type_size(o->used.type));
     backend->convert(backend, o->given, given_part(o));
@@ -84,7 +78,7 @@ static void stage(vt_backend *backend, const operand *o)
 static void unstage(vt_backend *backend, const operand *o, bool adds)
 {
     static const vt_mask none = {.elements.rate = 0};
-    if (!o->is_staged) return;
+    if (o->used.data == o->given.data) return;
     if (adds)
         backend->residual_add(backend, o->given, given_part(o), &none, o->given);
     else

@@ -1,6 +1,5 @@
-/* Internals of the CUDA back end that its files share. Every kernel file fills its rows of the table. The kernels are
- * compiled twice: by nvcc into the back end, and by the host's compiler over host_cuda.h into the tests, where their
- * names begin with vt_host_cuda_. */
+/* Internals of the CUDA back end that its files share. The kernels are compiled twice: by nvcc into the back end, and
+ * by the host's compiler over host_cuda.h into the tests, where their names begin with vt_host_cuda_. */
 #ifndef VT_CUDA_CUDA_H
 #define VT_CUDA_CUDA_H
 
@@ -27,20 +26,16 @@ typedef struct {
 #define VT_CUDA_NAME(name) vt_cuda_##name
 #endif
 
-/* The kernels' files; each defines VT_CUDA_NAME(<name>_fill), which fills its rows of the table. */
-#define VT_CUDA_KERNELS(file)                                                                                          \
-    file(convert) file(layer_norm) file(gelu) file(residual) file(patches) file(loss) file(ensemble)                   \
-        file(density_loss) file(activation) file(words) file(optimizer) file(adafactor) file(attention_forward)        \
-            file(attention_backward)
-
-#define VT_CUDA_DECLARE_FILL(name) void VT_CUDA_NAME(name##_fill)(vt_backend * backend);
-VT_CUDA_KERNELS(VT_CUDA_DECLARE_FILL)
+/* The operations; those of kernels.def are defined. */
+#define OPERATION(name, work, ...) void VT_CUDA_NAME(name)(vt_backend * backend VT_PARAMETERS(__VA_ARGS__));
+#include "backend/operations.def"
 
 /* All kernels' rows of the table. */
 static inline void vt_cuda_fill_kernels(vt_backend *backend)
 {
-#define VT_CUDA_CALL_FILL(name) VT_CUDA_NAME(name##_fill)(backend);
-    VT_CUDA_KERNELS(VT_CUDA_CALL_FILL)
+    backend->draws_ahead = true;
+#define KERNEL(name) backend->name = VT_CUDA_NAME(name);
+#include "kernels.def"
 }
 
 /* sums [columns] += column sums of x (a bias's gradient); the order of the sum depends on the sizes alone. */

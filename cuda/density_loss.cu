@@ -26,8 +26,8 @@ VT_KERNEL void density_loss_kernel(double lambda, vt_matrix prediction, vt_matri
     vt_store_pair(fields + lambda * (double)prediction.columns * densities, numbers, shared, partial);
 }
 
-static void density_loss_sums(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction, vt_matrix target,
-                              double *sums)
+void VT_CUDA_NAME(density_loss_sums)(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction,
+                                     vt_matrix target, double *sums)
 {
     const int64_t points = prediction.rows / batch, parts = min((int64_t)vt_blocks(points).x, (int64_t)MOST_BLOCKS);
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
@@ -53,16 +53,10 @@ VT_KERNEL void density_loss_backward_kernel(double lambda, vt_matrix prediction,
     }
 }
 
-static void density_loss_backward(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction,
-                                  vt_matrix target, float scale, const double *loss_scale, vt_matrix dprediction)
+void VT_CUDA_NAME(density_loss_backward)(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction,
+                                         vt_matrix target, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     const double factor = (double)scale / (double)(prediction.rows / batch * prediction.columns);
     VT_LAUNCH(density_loss_backward_kernel, vt_blocks(prediction.rows), VT_BLOCK_THREADS, 0, backend, lambda,
               prediction, target, factor, loss_scale, dprediction);
-}
-
-void VT_CUDA_NAME(density_loss_fill)(vt_backend *backend)
-{
-    backend->density_loss_sums = density_loss_sums;
-    backend->density_loss_backward = density_loss_backward;
 }

@@ -24,8 +24,8 @@ VT_KERNEL void noise_draw_kernel(vt_noise how, const uint32_t *step, const uint3
     }
 }
 
-static void noise_draw(vt_backend *backend, const vt_noise *how, const uint32_t *step, const uint32_t *keys,
-                       vt_matrix z)
+void VT_CUDA_NAME(noise_draw)(vt_backend *backend, const vt_noise *how, const uint32_t *step, const uint32_t *keys,
+                              vt_matrix z)
 {
     VT_LAUNCH(noise_draw_kernel, vt_blocks(z.rows * 2 * ((how->numbers + 3) / 4)), VT_BLOCK_THREADS, 0, backend, *how,
               step, keys, z);
@@ -42,8 +42,8 @@ VT_KERNEL void crps_sums_kernel(vt_crps_operands of, double *partial)
     vt_store_pair(sums[0], sums[1], shared, partial);
 }
 
-static void crps_sums(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
-                      vt_matrix weights, const float *units, double *sums)
+void VT_CUDA_NAME(crps_sums)(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
+                             vt_matrix weights, const float *units, double *sums)
 {
     const vt_crps_operands of = {*how, prediction, target, weights, units};
     const int64_t batch = how->grid.batch;
@@ -67,20 +67,13 @@ VT_KERNEL void crps_backward_kernel(vt_crps_operands of, int scale, const double
     }
 }
 
-static void crps_backward(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
-                          vt_matrix weights, const float *units, const double *sums, float scale,
-                          const double *loss_scale, vt_matrix dprediction)
+void VT_CUDA_NAME(crps_backward)(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
+                                 vt_matrix weights, const float *units, const double *sums, float scale,
+                                 const double *loss_scale, vt_matrix dprediction)
 {
     const vt_crps_operands of = {*how, prediction, target, weights, units};
     vt_matrix_clear(backend, dprediction);
     for (int k = 0; k < how->scale_count; k++)
         VT_LAUNCH(crps_backward_kernel, vt_blocks(how->grid.batch * vt_crps_block_count(how, k)), VT_BLOCK_THREADS, 0,
                   backend, of, k, sums, scale, loss_scale, dprediction);
-}
-
-void VT_CUDA_NAME(ensemble_fill)(vt_backend *backend)
-{
-    backend->noise_draw = noise_draw;
-    backend->crps_sums = crps_sums;
-    backend->crps_backward = crps_backward;
 }

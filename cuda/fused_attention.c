@@ -24,26 +24,27 @@ typedef struct {
     size_t own, delta, all; /* cuDNN's own; backward's, else empty */
 } fused_room;
 
-static fused_room room_of(const vt_attention_call *c, const vt_fused_graph *graph)
+static fused_room room_of(const vt_attention_call *c)
 {
     const vt_attention_shape *s = c->shape;
     const int64_t rows = c->pass == VT_ATTENTION_FORWARD ? 0 : s->batch * s->heads * s->queries;
     const int64_t sums = c->pass == VT_ATTENTION_BACKWARD ? rows * s->head_dim : 0;
-    const size_t own = vt_fused_rounded((size_t)graph->workspace_bytes);
+    const size_t own = vt_fused_rounded((size_t)c->of->plan->workspace_bytes);
     const size_t delta = own + vt_fused_rounded((size_t)rows * sizeof(float));
     return (fused_room){own, delta, delta + vt_fused_rounded((size_t)sums * sizeof(float))};
 }
 
-size_t vt_fused_attention_workspace(const vt_attention_call *c, const vt_fused_graph *plan)
+size_t vt_fused_attention_workspace(const vt_attention_call *c)
 {
-    return room_of(c, plan).all;
+    return room_of(c).all;
 }
 
-bool vt_fused_attention_run(const vt_attention_call *c, const vt_fused_graph *plan)
+bool vt_fused_attention_run(void *call)
 {
+    const vt_attention_call *c = call;
     struct vt_cudnn_state *cudnn = cudnn_of(c->backend);
     vt_cuda_common *common = c->backend->state;
-    const fused_room room = room_of(c, plan);
+    const fused_room room = room_of(c);
     float scale = vt_attention_scale(c->shape), one = 1, unseen = -FLT_MAX;
     char *workspace = common->workspace(c->backend, room.all + 1);
     if (workspace == NULL) return false;
@@ -63,7 +64,8 @@ bool vt_fused_attention_run(const vt_attention_call *c, const vt_fused_graph *pl
         [VT_FUSED_ONE] = backward ? &one : NULL,
         [VT_FUSED_DQ_SUM] = c->pass == VT_ATTENTION_BACKWARD ? workspace + room.delta : NULL,
         [VT_FUSED_UNSEEN] = vt_attention_is_masked(c->shape) ? &unseen : NULL};
-    if (vt_fused_plan_run(cudnn->library, cudnn->handle, plan->plan, VT_FUSED_TENSORS, memory + VT_FUSED_Q, workspace))
+    if (vt_fused_plan_run(cudnn->library, cudnn->handle, c->of->plan->plan, VT_FUSED_TENSORS, memory + VT_FUSED_Q,
+                          workspace))
         return true;
     snprintf(cudnn->failure, sizeof cudnn->failure, "running a plan: ");
     cudnn->library->cudnnGetLastErrorString(cudnn->failure + strlen(cudnn->failure),

@@ -17,8 +17,9 @@ void vt_fused_attention_plan_close(vt_fused_graph **plan);
  * same place, and its random numbers differ from the CPU's. */
 bool vt_fused_attention_fits(const vt_attention_call *call);
 /* Bytes of workspace that the call takes. */
-size_t vt_fused_attention_workspace(const vt_attention_call *call, const vt_fused_graph *plan);
-bool vt_fused_attention_run(const vt_attention_call *call, const vt_fused_graph *plan);
+size_t vt_fused_attention_workspace(const vt_attention_call *call);
+/* Runs the plan of a vt_attention_call. */
+bool vt_fused_attention_run(void *call);
 
 /* Why a plan could not be made or run, the last one of those that failed; "": none did. */
 const char *vt_fused_attention_failure(vt_backend *backend);
@@ -55,8 +56,8 @@ bool vt_attention_graph_open(const vt_cudnn *library, cudnnHandle_t handle, cons
 #define vt_fused_attention_plan_open(backend, shape) ((void)(backend), (void)(shape), NULL)
 #define vt_fused_attention_plan_close(plan) (void)(plan)
 #define vt_fused_attention_fits(call) ((void)(call), false)
-#define vt_fused_attention_workspace(call, plan) ((void)(call), (void)(plan), (size_t)0)
-#define vt_fused_attention_run(call, plan) ((void)(call), (void)(plan), false)
+#define vt_fused_attention_workspace(call) ((void)(call), (size_t)0)
+#define vt_fused_attention_run NULL
 #define vt_fused_attention_failure(backend) ((void)(backend), "built without cuDNN")
 #define vt_fused_attention_note(backend, failure) ((void)(backend), (void)(failure))
 

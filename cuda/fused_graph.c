@@ -169,8 +169,8 @@ vt_fused_tensor vt_fused_reshape(vt_fused_graph *g, vt_fused_tensor x, vt_fused_
     return y;
 }
 
-void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation, vt_fused_tensor x,
-                       vt_fused_tensor weight, vt_fused_tensor y)
+void vt_fused_convolve(vt_fused_graph *g, vt_convolution_kind kind, vt_fused_tensor x, vt_fused_tensor weight,
+                       vt_fused_tensor y)
 {
 #define NAMES(what, x_name, w_name, y_name)                                                                            \
     {                                                                                                                  \
@@ -178,12 +178,14 @@ void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation
             CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_##w_name, CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_##y_name,    \
             CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_BETA            \
     }
-    static const cudnnBackendAttributeName_t all[3][6] = {NAMES(FORWARD, X, W, Y), NAMES(BWD_DATA, DX, W, DY),
-                                                          NAMES(BWD_FILTER, X, DW, DY)};
-    const cudnnBackendAttributeName_t *names =
-        all[operation == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? 0
-            : operation == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? 1
-                                                                                        : 2];
+    static const cudnnBackendDescriptorType_t types[] = {
+        [VT_CONVOLUTION_FORWARD] = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+        [VT_CONVOLUTION_DATA] = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+        [VT_CONVOLUTION_WEIGHT] = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR};
+    static const cudnnBackendAttributeName_t all[][6] = {[VT_CONVOLUTION_FORWARD] = NAMES(FORWARD, X, W, Y),
+                                                         [VT_CONVOLUTION_DATA] = NAMES(BWD_DATA, DX, W, DY),
+                                                         [VT_CONVOLUTION_WEIGHT] = NAMES(BWD_FILTER, X, DW, DY)};
+    const cudnnBackendAttributeName_t *names = all[kind];
     const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const int64_t dimensions = 3, ones[3] = {1, 1, 1}, twos[3] = {2, 2, 2};
@@ -197,7 +199,7 @@ void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation
     set(g, what, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, dimensions, ones);
     set(g, what, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, dimensions, ones);
     finish(g, what);
-    descriptor made = make(g, operation);
+    descriptor made = make(g, types[kind]);
     const descriptor operands[] = {what, x.tensor, weight.tensor, y.tensor};
     for (int i = 0; i < 4; i++) set_descriptor(g, made, names[i], operands[i]);
     set(g, made, names[4], CUDNN_TYPE_FLOAT, 1, &one);
@@ -247,7 +249,6 @@ static int propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode, descriptor pr
                                "proposals of mode", (int)mode);
     g->failed = false; /* the other mode may work */
     if (!answers) return 0;
-    g->proposals += (int)count;
     return count < VT_FUSED_MOST_PLANS ? (int)count : (int)VT_FUSED_MOST_PLANS;
 }
 

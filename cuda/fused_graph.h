@@ -24,7 +24,6 @@ typedef struct vt_fused_graph {
     cudnnBackendDescriptor_t all;  /* all operations; NULL: no proposals were asked for yet */
     cudnnBackendDescriptor_t plan; /* NULL: none was found */
     int64_t workspace_bytes;
-    int proposals;     /* engine configurations that the library named */
     char failure[300]; /* the last call that failed, in the library's words */
 } vt_fused_graph;
 
@@ -67,10 +66,11 @@ vt_fused_tensor vt_fused_multiply(vt_fused_graph *g, vt_fused_tensor a, vt_fused
 vt_fused_tensor vt_fused_reduce(vt_fused_graph *g, cudnnReduceTensorOp_t how, vt_fused_tensor x, vt_fused_tensor y);
 /* y is x with y's dimensions and strides. */
 vt_fused_tensor vt_fused_reshape(vt_fused_graph *g, vt_fused_tensor x, vt_fused_tensor y);
-/* A convolution over three dimensions with stride 2 and padding 1: y of x and weight, or the gradient of one of these
- * three, whose descriptor's type `operation` is. */
-void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation, vt_fused_tensor x,
-                       vt_fused_tensor weight, vt_fused_tensor y);
+/* A convolution over three dimensions with stride 2 and padding 1: y of x and weight, or the gradient of x or of the
+ * weight. */
+typedef enum { VT_CONVOLUTION_FORWARD, VT_CONVOLUTION_DATA, VT_CONVOLUTION_WEIGHT } vt_convolution_kind;
+void vt_fused_convolve(vt_fused_graph *g, vt_convolution_kind kind, vt_fused_tensor x, vt_fused_tensor weight,
+                       vt_fused_tensor y);
 
 typedef struct {
     cudnnBackendDescriptor_t plan;

@@ -2,23 +2,7 @@
  * same bits whatever a compiler would contract by itself. */
 #include "sums.h"
 
-__device__ static inline void gelu_values(vt_gelu kind, float values[VT_GROUP])
-{
-    const float root_half = 0.70710678f, root_two_over_pi = 0.79788456f, cubic = 0.044715f;
-    if (kind == VT_GELU_ERF) {
-        for (int j = 0; j < VT_GROUP; j++) {
-            float x = values[j], half = 0.5f * x;
-            values[j] = fmaf(half, erff(x * root_half), half);
-        }
-        return;
-    }
-    for (int j = 0; j < VT_GROUP; j++) {
-        float x = values[j], half = 0.5f * x;
-        values[j] = fmaf(half, tanhf(root_two_over_pi * x * fmaf(cubic * x, x, 1.0f)), half);
-    }
-}
-
-/* The same, with each gradient multiplied by the derivative. The error function (or tanh) is computed once. */
+/* The values of GELU, and each gradient multiplied by its derivative. The error function (or tanh) is computed once. */
 __device__ static inline void gelu_both(vt_gelu kind, float values[VT_GROUP], float gradient[VT_GROUP])
 {
     const float root_half = 0.70710678f, root_two_over_pi = 0.79788456f, cubic = 0.044715f, density = 0.39894228f;
@@ -45,7 +29,7 @@ VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias,
     int64_t groups = vt_groups(x.columns), row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
-        float values[VT_GROUP], added[VT_GROUP];
+        float values[VT_GROUP], added[VT_GROUP] = {};
         int count = vt_count(x.columns, group * VT_GROUP);
         int64_t at = row * x.stride + group * VT_GROUP;
         vt_raw raw = vt_fetch(x, at, count, wide);
@@ -56,7 +40,7 @@ VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias,
             vt_as_stored(x.type, values);
             vt_store(x, at, count, wide, values);
         }
-        gelu_values(kind, values);
+        gelu_both(kind, values, added); /* of the gradients nothing is used, and so nothing computed */
         vt_store(y, row * y.stride + group * VT_GROUP, count, wide, values);
     }
 }
@@ -118,7 +102,7 @@ void VT_CUDA_NAME(bias_gelu)(vt_backend *backend, vt_gelu kind, vt_matrix hidden
               kind, hidden, bias, y, wide);
 }
 
-static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
+void VT_CUDA_NAME(gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
     VT_CUDA_NAME(bias_gelu)(backend, kind, x, NULL, y);
 }
@@ -131,7 +115,8 @@ static backward_arguments arguments_of(vt_gelu kind, vt_matrix x, vt_matrix dy, 
     return a;
 }
 
-static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
+void VT_CUDA_NAME(gelu_backward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                                 vt_matrix y)
 {
     bool dense = vt_is_dense(x) && vt_is_dense(dy) && vt_is_dense(dx) && (y.data == NULL || vt_is_dense(y));
     if (dense) {
@@ -142,19 +127,12 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
               arguments_of(kind, x, dy, dx, y));
 }
 
-static void gelu_backward_bias(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y,
-                               float *dbias)
+void VT_CUDA_NAME(gelu_backward_bias)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                                      vt_matrix y, float *dbias)
 {
     vt_column_sum sum = vt_column_sum_begin(backend, x.rows, x.columns);
     if (sum.partial == NULL) return;
     VT_LAUNCH(gelu_backward_bias_kernel, sum.grid, 32 * VT_SUM_LANES, 0, backend, arguments_of(kind, x, dy, dx, y),
               sum.rows_a_block, sum.partial);
     vt_column_sum_end(backend, &sum, x.columns, dbias);
-}
-
-void VT_CUDA_NAME(gelu_fill)(vt_backend *backend)
-{
-    backend->gelu_forward = gelu_forward;
-    backend->gelu_backward = gelu_backward;
-    backend->gelu_backward_bias = gelu_backward_bias;
 }

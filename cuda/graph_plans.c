@@ -10,15 +10,10 @@
 
 #define THE_RIVAL UINT64_MAX /* as a kept choice; the others are numbers of cuDNN's proposals */
 
-static struct vt_cudnn_state *cudnn_of(const vt_backend *backend)
-{
-    return ((vt_cuda_state *)backend->state)->cudnn;
-}
-
 bool vt_graph_run(void *call)
 {
     const vt_graph_call *c = call;
-    const struct vt_cudnn_state *cudnn = cudnn_of(c->backend);
+    const struct vt_cudnn_state *cudnn = ((vt_cuda_state *)c->backend->state)->cudnn;
     void *memory[VT_GRAPH_MOST_OPERANDS];
     for (int i = 0; i < c->count; i++) memory[i] = vt_graph_memory(c, i);
     return vt_fused_plan_run(cudnn->library, cudnn->handle, c->plan, c->count, memory, c->workspace + c->bytes);
@@ -121,19 +116,6 @@ const vt_graph_plan *vt_graph_plan_find(const vt_graph_operation *operation, con
     memcpy(plan->key, key, bytes);
     choose(plan, exact, call);
     return plan;
-}
-
-void vt_graph_plans_prefer(vt_backend *backend)
-{
-    cudnn_of(backend)->prefers_plans = true;
-}
-
-int vt_graph_plans_count(const vt_backend *backend)
-{
-    const struct vt_cudnn_state *cudnn = cudnn_of(backend);
-    int count = 0;
-    for (size_t i = 0; i < cudnn->plan_count; i++) count += cudnn->plans[i]->graph.plan != NULL;
-    return count;
 }
 
 void vt_graph_plans_close(struct vt_cudnn_state *cudnn)

@@ -58,16 +58,10 @@ const vt_graph_plan *vt_graph_plan_find(const vt_graph_operation *operation, con
 /* Makes the call ready to run by this plan, with its workspace. False: there is no memory for it, which is noted. */
 bool vt_graph_prepare(vt_graph_call *call, const vt_graph_plan *plan);
 
-/* For tests: from now on plans run rather than their rivals, whichever is faster; and how many plans there are. */
-void vt_graph_plans_prefer(vt_backend *backend);
-int vt_graph_plans_count(const vt_backend *backend);
-
 /* Runs the plan on the operands; `call` is a vt_graph_call. */
 bool vt_graph_run(void *call);
 
 /* ---- convolution.c: convolutions, each a graph of one operation ---- */
-
-typedef enum { VT_CONVOLUTION_FORWARD, VT_CONVOLUTION_DATA, VT_CONVOLUTION_WEIGHT } vt_convolution_kind;
 
 /* What a plan depends on: cubes x [batch, (2 side)³, in] and y [batch, side³, out], whose points lie x_stride and
  * y_stride elements apart, and a weight [out, in, 4, 4, 4] without gaps, all of one type and in 16-byte pieces. */

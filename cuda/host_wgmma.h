@@ -25,27 +25,30 @@ extern "C" {
 /* For tests: from the next launch on. */
 void host_wgmma_choose(host_wgmma_order order, uint32_t seed);
 
-/* Of a block, called by host_cuda.h's scheduler. */
-void host_wgmma_block_begins(int threads, unsigned char *shared, int64_t shared_bytes);
+typedef bool host_wgmma_condition(int64_t what, int64_t until);
+typedef void host_wgmma_waiter(host_wgmma_condition *is_met, int64_t what, int64_t until);
+
+/* Of a block, called by host_cuda.h's scheduler. wait: of a thread; place: which thread of the block runs. */
+void host_wgmma_block_begins(int threads, unsigned char *shared, int64_t shared_bytes, host_wgmma_waiter *wait,
+                             int (*place)(void));
 void host_wgmma_block_ends(void);
 void host_wgmma_thread_ends(int thread);
 bool host_wgmma_advances(void); /* completes something; false: there is nothing */
 bool host_wgmma_skips(void);    /* at random, a warp's turn; lets something happen */
 
-/* Of thread `thread`. */
-typedef bool host_wgmma_condition(int64_t what, int64_t until);
-typedef void host_wgmma_waiter(host_wgmma_condition *is_met, int64_t what, int64_t until);
+/* What the functions below, and kernels, call in the place of the instructions. */
 uint32_t host_wgmma_address(const void *pointer);
-void host_wgmma_barrier_init(uint32_t barrier, int arrivals);
-void host_wgmma_barrier_init_fence(void);
-void host_wgmma_barrier_arrive(uint32_t barrier, int64_t bytes);
-void host_wgmma_barrier_wait(uint32_t barrier, int parity, host_wgmma_waiter *wait);
-void host_wgmma_copy_box(uint32_t to, const vt_box_map *map, int row, int panel, int sample, uint32_t barrier);
-void host_wgmma_copy_bytes(uint32_t to, const void *from, int bytes, uint32_t barrier);
-void host_wgmma_fence(int thread);
-void host_wgmma_commit(int thread);
-void host_wgmma_wait(int thread, int pending, host_wgmma_waiter *wait);
-void host_wgmma_multiply(int thread, float *d, int columns, const uint32_t *a, uint64_t b, int major, bool adds);
+void host_wgmma_wait(int pending);
+void host_wgmma_multiply(float *d, int columns, const uint32_t *a, uint64_t b, int major, bool adds);
+void vt_barrier_init(uint32_t barrier, int arrivals);
+void vt_barrier_init_fence(void);
+void vt_barrier_arrive(uint32_t barrier);
+void vt_barrier_arrive_expecting(uint32_t barrier, int bytes);
+void vt_barrier_wait(uint32_t barrier, int parity);
+void vt_copy_box(uint32_t to, const vt_box_map *map, int row, int panel, int sample, uint32_t barrier);
+void vt_copy_bytes(uint32_t to, const void *from, int bytes, uint32_t barrier);
+void vt_wgmma_fence(void);
+void vt_wgmma_commit(void);
 
 #ifdef __cplusplus
 }
@@ -64,7 +67,8 @@ VT_UNSEEN static void begin_work_beside()
     static const work_beside work = {host_wgmma_advances, host_wgmma_skips, host_wgmma_thread_ends,
                                      host_wgmma_block_ends};
     if (block.beside == nullptr)
-        host_wgmma_block_begins(block.count, (unsigned char *)block.shared, (int64_t)block.shared_bytes);
+        host_wgmma_block_begins(block.count, (unsigned char *)block.shared, (int64_t)block.shared_bytes, wait_until,
+                                place);
     block.beside = &work;
 }
 
@@ -76,41 +80,6 @@ VT_INLINE vt_shared vt_shared_address(const void *pointer)
     return host_wgmma_address(pointer);
 }
 
-VT_INLINE void vt_barrier_init(vt_shared barrier, int arrivals)
-{
-    host_wgmma_barrier_init(barrier, arrivals);
-}
-
-VT_INLINE void vt_barrier_init_fence()
-{
-    host_wgmma_barrier_init_fence();
-}
-
-VT_INLINE void vt_barrier_arrive(vt_shared barrier)
-{
-    host_wgmma_barrier_arrive(barrier, 0);
-}
-
-VT_INLINE void vt_barrier_arrive_expecting(vt_shared barrier, int bytes)
-{
-    host_wgmma_barrier_arrive(barrier, bytes);
-}
-
-VT_INLINE void vt_barrier_wait(vt_shared barrier, int parity)
-{
-    host_wgmma_barrier_wait(barrier, parity, host_cuda::wait_until);
-}
-
-VT_INLINE void vt_copy_box(vt_shared to, const vt_box_map *map, int row, int panel, int sample, vt_shared barrier)
-{
-    host_wgmma_copy_box(to, map, row, panel, sample, barrier);
-}
-
-VT_INLINE void vt_copy_bytes(vt_shared to, const void *from, int bytes, vt_shared barrier)
-{
-    host_wgmma_copy_bytes(to, from, bytes, barrier);
-}
-
 template <int COUNT> VT_INLINE void vt_registers_shrink()
 {
 }
@@ -119,19 +88,9 @@ template <int COUNT> VT_INLINE void vt_registers_grow()
 {
 }
 
-VT_INLINE void vt_wgmma_fence()
-{
-    host_wgmma_fence(host_cuda::place());
-}
-
-VT_INLINE void vt_wgmma_commit()
-{
-    host_wgmma_commit(host_cuda::place());
-}
-
 template <int PENDING> VT_INLINE void vt_wgmma_wait()
 {
-    host_wgmma_wait(host_cuda::place(), PENDING, host_cuda::wait_until);
+    host_wgmma_wait(PENDING);
 }
 
 template <typename type, int COUNT> VT_INLINE void vt_pin(type (&)[COUNT])
@@ -140,7 +99,7 @@ template <typename type, int COUNT> VT_INLINE void vt_pin(type (&)[COUNT])
 
 template <int MAJOR, bool ADDS, int COUNT> VT_INLINE void vt_wgmma(float (&d)[COUNT], const uint32_t *a, uint64_t b)
 {
-    host_wgmma_multiply(host_cuda::place(), d, 2 * COUNT, a, b, MAJOR, ADDS);
+    host_wgmma_multiply(d, 2 * COUNT, a, b, MAJOR, ADDS);
 }
 
 VT_INLINE float vt_exp2(float x)

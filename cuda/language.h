@@ -125,7 +125,7 @@ __device__ static inline uint32_t vt_pack(vt_type type, float low, float high)
 #endif
 
 /* Sums over the 32 threads of a warp, on all of them. All must call. */
-__device__ static inline float vt_warp_sum(float value)
+template <typename number> __device__ static inline number vt_warp_sum(number value)
 {
     for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
     return value;
@@ -139,12 +139,6 @@ __device__ static inline void vt_warp_sums(float *a, float *b)
         *a += other_a;
         *b += other_b;
     }
-}
-
-__device__ static inline double vt_warp_sum(double value)
-{
-    for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
-    return value;
 }
 
 template <typename number> __device__ static inline number vt_warp_max(number value)

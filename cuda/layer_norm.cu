@@ -196,18 +196,13 @@ VT_KERNEL void __launch_bounds__(32 * WARPS) forward_long_kernel(forward_argumen
 
 template <form FORM> static void launch_forward_of(vt_backend *backend, forward_arguments a)
 {
-    dim3 blocks((unsigned)((a.x.rows + WARPS - 1) / WARPS));
-    int64_t groups = (vt_groups(a.x.columns) + 31) / 32;
-    if (groups <= 1)
-        VT_LAUNCH((forward_kernel<1, FORM>), blocks, 32 * WARPS, 0, backend, a);
-    else if (groups <= 2)
-        VT_LAUNCH((forward_kernel<2, FORM>), blocks, 32 * WARPS, 0, backend, a);
-    else if (groups <= 4)
-        VT_LAUNCH((forward_kernel<4, FORM>), blocks, 32 * WARPS, 0, backend, a);
-    else if (groups <= 8 && FORM != ANY) /* otherwise: read three times */
-        VT_LAUNCH((forward_kernel < 8, FORM == ANY ? FLOAT32 : FORM >), blocks, 32 * WARPS, 0, backend, a);
-    else
-        VT_LAUNCH(forward_long_kernel, blocks, 32 * WARPS, 0, backend, a);
+    const int64_t groups = (vt_groups(a.x.columns) + 31) / 32;
+    const auto kernel = groups <= 1   ? forward_kernel<1, FORM>
+                        : groups <= 2 ? forward_kernel<2, FORM>
+                        : groups <= 4 ? forward_kernel<4, FORM>
+                                      : groups <= 8 && FORM != ANY ? forward_kernel < 8,
+               FORM == ANY ? FLOAT32 : FORM > : forward_long_kernel;
+    VT_LAUNCH(kernel, (unsigned)((a.x.rows + WARPS - 1) / WARPS), 32 * WARPS, 0, backend, a);
 }
 
 static void launch_forward(vt_backend *backend, forward_arguments a)
@@ -216,8 +211,8 @@ static void launch_forward(vt_backend *backend, forward_arguments a)
     BY_FORM(floats && a.wide && a.x.columns % VT_GROUP == 0, a.branch.type, launch_forward_of, backend, a);
 }
 
-static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
-                               vt_matrix y, float *mean, float *rstd)
+void VT_CUDA_NAME(layer_norm_forward)(vt_backend *backend, vt_matrix x, const float *weight, const float *bias,
+                                      float epsilon, vt_matrix y, float *mean, float *rstd)
 {
     forward_arguments a = {};
     a.x = x, a.weight = weight, a.bias = bias, a.epsilon = epsilon, a.y = y, a.mean = mean, a.rstd = rstd;
@@ -225,9 +220,9 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
     launch_forward(backend, a);
 }
 
-static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
-                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
-                                float *mean, float *rstd)
+void VT_CUDA_NAME(residual_layer_norm)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                       const float *weight, const float *bias, float epsilon, vt_matrix y,
+                                       vt_matrix normed, float *mean, float *rstd)
 {
     forward_arguments a = {};
     a.x = x, a.branch = branch, a.mask = *mask, a.active = vt_mask_is_active(mask), a.sum = y;
@@ -401,18 +396,16 @@ VT_KERNEL void weight_gradient_kernel(backward_arguments a)
 template <form FORM>
 static void launch_backward(vt_backend *backend, const backward_arguments &a, int64_t groups, unsigned blocks)
 {
-    const size_t bytes = 2 * VT_GROUP * 32 * sizeof(float); /* of a group of columns */
-    if (groups <= 1)
-        VT_LAUNCH((backward_kernel<1, FORM>), blocks, 32 * backward_warps(1), bytes, backend, a);
-    else if (groups <= 2)
-        VT_LAUNCH((backward_kernel<2, FORM>), blocks, 32 * backward_warps(2), 2 * bytes, backend, a);
-    else
-        VT_LAUNCH((backward_kernel<4, FORM>), blocks, 32 * backward_warps(4), 4 * bytes, backend, a);
+    const int most = groups <= 1 ? 1 : groups <= 2 ? 2 : 4;
+    const auto kernel = groups <= 1   ? backward_kernel<1, FORM>
+                        : groups <= 2 ? backward_kernel<2, FORM>
+                                      : backward_kernel<4, FORM>;
+    VT_LAUNCH(kernel, blocks, 32 * backward_warps(most), most * 2 * VT_GROUP * 32 * sizeof(float), backend, a);
 }
 
-static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
-                                float *dbias)
+void VT_CUDA_NAME(layer_norm_backward)(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
+                                       const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
+                                       float *dbias)
 {
     const bool rounds = rounded.data != NULL;
     backward_arguments a = {};
@@ -438,11 +431,4 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     }
     vt_add_partial_sums(backend, a.partial, blocks, 2 * columns, columns, dweight);
     vt_add_partial_sums(backend, a.partial + columns, blocks, 2 * columns, columns, dbias);
-}
-
-void VT_CUDA_NAME(layer_norm_fill)(vt_backend *backend)
-{
-    backend->layer_norm_forward = layer_norm_forward;
-    backend->residual_layer_norm = residual_layer_norm;
-    backend->layer_norm_backward = layer_norm_backward;
 }

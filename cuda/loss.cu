@@ -61,8 +61,8 @@ static bool weights_are_wide(vt_matrix weights)
     return weights.data == NULL || vt_is_wide(weights);
 }
 
-static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
-                      vt_matrix target, vt_matrix weights, double *sums)
+void VT_CUDA_NAME(loss_sums)(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                             vt_matrix target, vt_matrix weights, double *sums)
 {
     int64_t tokens = prediction.rows / batch, parts = vt_blocks(tokens * vt_groups(target.columns)).x;
     if (parts > MOST_BLOCKS) parts = MOST_BLOCKS;
@@ -70,18 +70,11 @@ static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batc
     if (partial == NULL) return;
     const dim3 blocks((unsigned)parts, (unsigned)batch);
     bool wide = vt_is_wide(prediction) && vt_is_wide(target) && weights_are_wide(weights);
-    if (measure == VT_MEASURE_RELATIVE && weights.data == NULL)
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_RELATIVE, false>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
-                  target, weights, tokens, partial, wide);
-    else if (measure == VT_MEASURE_RELATIVE)
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_RELATIVE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
-                  target, weights, tokens, partial, wide);
-    else if (measure == VT_MEASURE_SQUARE)
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_SQUARE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction, target,
-                  weights, tokens, partial, wide);
-    else
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
-                  target, weights, tokens, partial, wide);
+    const auto kernel = measure == VT_MEASURE_ABSOLUTE ? loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>
+                        : measure == VT_MEASURE_SQUARE ? loss_sums_kernel<VT_MEASURE_SQUARE, true>
+                        : weights.data != NULL         ? loss_sums_kernel<VT_MEASURE_RELATIVE, true>
+                                                       : loss_sums_kernel<VT_MEASURE_RELATIVE, false>;
+    VT_LAUNCH(kernel, blocks, VT_BLOCK_THREADS, 0, backend, prediction, target, weights, tokens, partial, wide);
     vt_add_parts(backend, partial, batch, parts, 2, sums);
 }
 
@@ -97,8 +90,8 @@ VT_KERNEL void loss_values_kernel(vt_loss_measure measure, int64_t batch, const 
     *total = sum;
 }
 
-static void loss_values(vt_backend *backend, vt_loss_measure measure, int64_t batch, const double *sums, float *losses,
-                        double *total)
+void VT_CUDA_NAME(loss_values)(vt_backend *backend, vt_loss_measure measure, int64_t batch, const double *sums,
+                               float *losses, double *total)
 {
     VT_LAUNCH(loss_values_kernel, 1, VT_BLOCK_THREADS, 0, backend, measure, batch, sums, losses, total);
 }
@@ -126,9 +119,9 @@ VT_KERNEL void loss_backward_kernel(vt_loss_measure measure, vt_matrix predictio
     }
 }
 
-static void loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
-                          vt_matrix target, vt_matrix weights, const double *sums, float scale,
-                          const double *loss_scale, vt_matrix dprediction)
+void VT_CUDA_NAME(loss_backward)(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                                 vt_matrix target, vt_matrix weights, const double *sums, float scale,
+                                 const double *loss_scale, vt_matrix dprediction)
 {
     bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction) && weights_are_wide(weights);
     VT_LAUNCH(loss_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
@@ -178,8 +171,8 @@ VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, 
     own[1] = missing;
 }
 
-static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                            const float *row_weights, double *squares)
+void VT_CUDA_NAME(channel_squares)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction,
+                                   vt_matrix target, const float *row_weights, double *squares)
 {
     int64_t parts = min(grid->tokens, (int64_t)MOST_BLOCKS), count = 2 * grid->batch * grid->channels;
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(parts * count) * sizeof *partial);
@@ -189,12 +182,4 @@ static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_m
     VT_LAUNCH(channel_squares_kernel, blocks, VT_BLOCK_THREADS, 0, backend, *grid, prediction, target, row_weights,
               partial);
     vt_add_parts(backend, partial, grid->batch, parts, 2 * grid->channels, squares);
-}
-
-void VT_CUDA_NAME(loss_fill)(vt_backend *backend)
-{
-    backend->loss_sums = loss_sums;
-    backend->loss_values = loss_values;
-    backend->loss_backward = loss_backward;
-    backend->channel_squares = channel_squares;
 }

@@ -20,7 +20,7 @@ VT_KERNEL void squares_kernel(const float *x, int64_t count, double *partial, bo
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
+void VT_CUDA_NAME(sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
     if (count == 0) return;
     int64_t blocks = vt_blocks(vt_groups(count)).x;
@@ -53,8 +53,8 @@ VT_KERNEL void least_nonfinite(const int32_t *found, int64_t count, const double
     *first = i;
 }
 
-static void first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
-                            const double *figure, int32_t *first)
+void VT_CUDA_NAME(first_nonfinite)(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
+                                   const double *figure, int32_t *first)
 {
     int32_t *found = (int32_t *)vt_common(backend)->workspace(backend, (size_t)count * sizeof *found);
     if (found == NULL) return;
@@ -67,7 +67,7 @@ VT_KERNEL void decide_kernel(vt_update update, vt_step_state *state)
     vt_step_decide(&update, state);
 }
 
-static void step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
+void VT_CUDA_NAME(step_decide)(vt_backend *backend, const vt_update *update, vt_step_state *state)
 {
     VT_LAUNCH(decide_kernel, 1, 1, 0, backend, *update, state);
 }
@@ -142,11 +142,10 @@ VT_KERNEL void update_kernel(vt_update update, const vt_step_state *state, const
     }
 }
 
-static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                              const float *gradients, float *parameters, uint16_t *rounded, float *moment1,
-                              float *moment2, int64_t count)
+void VT_CUDA_NAME(update)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                          const float *gradients, float *parameters, uint16_t *rounded, float *moment1, float *moment2,
+                          int64_t count)
 {
-    if (count == 0) return;
     const vt_matrix halves = vt_rounded(update, rounded, count);
     bool wide = vt_is_wide(gradients) && vt_is_wide(parameters) && vt_is_wide(halves) && vt_is_wide(moment1) &&
                 (update->kind == VT_OPTIMIZER_SGD || vt_is_wide(moment2));
@@ -168,17 +167,6 @@ __device__ static inline float code_value(int place, int last)
     if (place == 0) return 0;
     if (log2 > last) return 1;
     return tenths[log2 - last + 6] * (0.1f + 0.9f * ((float)(at - (1 << log2)) + 0.5f) / (float)(1 << log2));
-}
-
-__device__ static inline float block_most(float value, float *shared)
-{
-    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
-    for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
-    if (lane == 0) shared[warp] = value;
-    __syncthreads();
-    for (int w = 0; w < warps; w++) value = fmaxf(value, shared[w]);
-    __syncthreads();
-    return value;
 }
 
 enum { MOST_IN_CODES = 16 }; /* elements of a thread: blocks have up to 4096 */
@@ -210,9 +198,9 @@ VT_KERNEL void update_in_codes_kernel(vt_update update, code_lines lines, const 
         if (rounded.data != NULL) vt_set_element(rounded, begin + i, p);
         largest1 = fmaxf(largest1, m[j]), least1 = fminf(least1, m[j]), largest2 = fmaxf(largest2, v[j]);
     }
-    largest1 = block_most(largest1, shared);
-    least1 = -block_most(-least1, shared);
-    largest2 = block_most(largest2, shared);
+    largest1 = vt_block_max(largest1, shared);
+    least1 = -vt_block_max(-least1, shared);
+    largest2 = vt_block_max(largest2, shared);
     float new1 = vt_code_scale(largest1, least1), new2 = vt_code_scale(largest2, largest2);
 #pragma unroll
     for (int j = 0; j < MOST_IN_CODES; j++) {
@@ -226,11 +214,10 @@ VT_KERNEL void update_in_codes_kernel(vt_update update, code_lines lines, const 
     scale2[blockIdx.x] = new2;
 }
 
-static void update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                            const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
-                            float *scale1, uint8_t *moment2, float *scale2, int64_t count)
+void VT_CUDA_NAME(update_in_codes)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                                   const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
+                                   float *scale1, uint8_t *moment2, float *scale2, int64_t count)
 {
-    if (count == 0) return;
     code_lines lines = {vt_code_map_signed()->lines, vt_code_map_unsigned()->lines};
     VT_LAUNCH(update_in_codes_kernel, dim3((unsigned)vt_update_blocks(update, count)),
               min(update->block, (int32_t)VT_BLOCK_THREADS), 0, backend, *update, lines, state, gradients, parameters,
@@ -252,10 +239,9 @@ VT_KERNEL void average_kernel(double decay, bool warms_up, const vt_step_state *
     }
 }
 
-static void average(vt_backend *backend, double decay, bool warms_up, const vt_step_state *state, const float *values,
-                    float *average, int64_t count)
+void VT_CUDA_NAME(average)(vt_backend *backend, double decay, bool warms_up, const vt_step_state *state,
+                           const float *values, float *average, int64_t count)
 {
-    if (count == 0) return;
     VT_LAUNCH(average_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, decay, warms_up, state, values,
               average, count, vt_is_wide(values) && vt_is_wide(average));
 }
@@ -272,10 +258,9 @@ VT_KERNEL void muon_momentum_kernel(vt_update update, const vt_step_state *state
     }
 }
 
-static void muon_momentum(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                          const float *gradients, float *moment, float *x, int64_t count)
+void VT_CUDA_NAME(muon_momentum)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                                 const float *gradients, float *moment, float *x, int64_t count)
 {
-    if (count == 0) return;
     VT_LAUNCH(muon_momentum_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *update, state, gradients, moment,
               x, count);
 }
@@ -293,10 +278,9 @@ VT_KERNEL void muon_apply_kernel(vt_update update, const vt_step_state *state, d
     }
 }
 
-static void muon_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
-                       const float *x, float *values, uint16_t *rounded, int64_t count)
+void VT_CUDA_NAME(muon_apply)(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
+                              const float *x, float *values, uint16_t *rounded, int64_t count)
 {
-    if (count == 0) return;
     VT_LAUNCH(muon_apply_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *update, state, scale, x, values,
               vt_rounded(update, rounded, count), count);
 }
@@ -307,9 +291,8 @@ VT_KERNEL void divide_by_norm_kernel(const double *squares, float least, float *
     for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) x[i] *= factor;
 }
 
-static void divide_by_norm(vt_backend *backend, const double *squares, float least, float *x, int64_t count)
+void VT_CUDA_NAME(divide_by_norm)(vt_backend *backend, const double *squares, float least, float *x, int64_t count)
 {
-    if (count == 0) return;
     VT_LAUNCH(divide_by_norm_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, squares, least, x, count);
 }
 
@@ -318,9 +301,9 @@ VT_KERNEL void combine_kernel(float a, const float *x, float b, const float *z, 
     for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) y[i] = fmaf(a, x[i], b * z[i]);
 }
 
-static void combine(vt_backend *backend, float a, const float *x, float b, const float *z, float *y, int64_t count)
+void VT_CUDA_NAME(combine)(vt_backend *backend, float a, const float *x, float b, const float *z, float *y,
+                           int64_t count)
 {
-    if (count == 0) return;
     VT_LAUNCH(combine_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, a, x, b, z, y, count);
 }
 
@@ -336,24 +319,8 @@ VT_KERNEL void exchange_kernel(float *a, float *b, int64_t count, bool wide)
     }
 }
 
-static void exchange(vt_backend *backend, float *a, float *b, int64_t count)
+void VT_CUDA_NAME(exchange)(vt_backend *backend, float *a, float *b, int64_t count)
 {
-    if (count == 0) return;
     VT_LAUNCH(exchange_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, a, b, count,
               vt_is_wide(a) && vt_is_wide(b));
-}
-
-void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend)
-{
-    backend->sum_of_squares = sum_of_squares;
-    backend->first_nonfinite = first_nonfinite;
-    backend->step_decide = step_decide;
-    backend->update = update_parameters;
-    backend->update_in_codes = update_in_codes;
-    backend->muon_momentum = muon_momentum;
-    backend->muon_apply = muon_apply;
-    backend->divide_by_norm = divide_by_norm;
-    backend->combine = combine;
-    backend->average = average;
-    backend->exchange = exchange;
 }

@@ -184,55 +184,46 @@ static bool is_wide(const vt_patch_grid *grid, const float *fields, vt_matrix pa
     return grid->patch % VT_GROUP == 0 && grid->width % VT_GROUP == 0 && vt_is_wide(fields) && vt_is_wide(patches);
 }
 
-static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
-                         const float *inverse_std, vt_matrix patches)
+void VT_CUDA_NAME(patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
+                                const float *inverse_std, vt_matrix patches)
 {
     VT_LAUNCH(patches_load_kernel, vt_blocks(patches.rows * grid->channels * grid->patch), VT_BLOCK_THREADS, 0, backend,
               *grid, fields, mean, inverse_std, patches, is_wide(grid, fields, patches));
 }
 
-static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
-                          const float *inverse_std, float *fields)
+void VT_CUDA_NAME(patches_store)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
+                                 const float *inverse_std, float *fields)
 {
     VT_LAUNCH(patches_store_kernel, vt_blocks(patches.rows * grid->channels * grid->patch), VT_BLOCK_THREADS, 0,
               backend, *grid, patches, mean, inverse_std, fields, is_wide(grid, fields, patches));
 }
 
-static void patches_load_backward(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
-                                  const float *fields, float *dfields)
+void VT_CUDA_NAME(patches_load_backward)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
+                                         const float *fields, float *dfields)
 {
     VT_LAUNCH(patches_load_backward_kernel, vt_blocks(grid->batch * grid->channels * grid->height * grid->width),
               VT_BLOCK_THREADS, 0, backend, *grid, dpatches, fields, dfields);
 }
 
-static void scaled_add(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
-                       vt_matrix y)
+void VT_CUDA_NAME(scaled_add)(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
+                              vt_matrix y)
 {
     VT_LAUNCH(scaled_add_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, x, scale, channels, base,
               y);
 }
 
-static void limit(vt_backend *backend, vt_matrix x, const float *low, const float *high, int64_t channels,
-                  vt_matrix gradient)
+void VT_CUDA_NAME(limit)(vt_backend *backend, vt_matrix x, const float *low, const float *high, int64_t channels,
+                         vt_matrix gradient)
 {
     VT_LAUNCH(limit_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, x, low, high, channels,
               gradient);
 }
 
-static void fields_disturb(vt_backend *backend, const vt_disturbance *how, const uint32_t *step, const float *fields,
-                           const float *mean, const float *inverse_std, const float *noise, float *y)
+void VT_CUDA_NAME(fields_disturb)(vt_backend *backend, const vt_disturbance *how, const uint32_t *step,
+                                  const float *fields, const float *mean, const float *inverse_std, const float *noise,
+                                  float *y)
 {
     VT_LAUNCH(fields_disturb_kernel,
               vt_blocks(how->samples * how->copies * how->channels * how->rows * ((how->width + 3) / 4)),
               VT_BLOCK_THREADS, 0, backend, *how, step, fields, mean, inverse_std, noise, y);
-}
-
-void VT_CUDA_NAME(patches_fill)(vt_backend *backend)
-{
-    backend->patches_load_backward = patches_load_backward;
-    backend->scaled_add = scaled_add;
-    backend->limit = limit;
-    backend->fields_disturb = fields_disturb;
-    backend->patches_load = patches_load;
-    backend->patches_store = patches_store;
 }

@@ -25,14 +25,14 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
     }
 }
 
-static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
+void VT_CUDA_NAME(residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
     bool active = vt_mask_is_active(mask), wide = vt_is_wide(x) && vt_is_wide(branch) && vt_is_wide(y);
     VT_LAUNCH(mask_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, branch, *mask,
               branch, x, y, active, wide);
 }
 
-static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
+void VT_CUDA_NAME(mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
     vt_matrix none = {};
     bool wide = vt_is_wide(x) && vt_is_wide(y);
@@ -57,7 +57,7 @@ VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
     }
 }
 
-static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
+void VT_CUDA_NAME(position_add)(vt_backend *backend, vt_matrix x, vt_matrix position)
 {
     bool wide = vt_is_wide(x) && vt_is_wide(position);
     VT_LAUNCH(position_add_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, x, position,
@@ -82,7 +82,7 @@ VT_KERNEL void position_backward_kernel(vt_matrix dx, vt_matrix dposition, bool 
     }
 }
 
-static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
+void VT_CUDA_NAME(position_backward)(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
 {
     int64_t samples = dx.rows / dposition.rows;
     if (dposition.rows <= 4 && samples > 64) { /* few sums of many terms: a bias */
@@ -101,12 +101,4 @@ static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposi
     bool wide = vt_is_wide(dx) && vt_is_wide(dposition);
     VT_LAUNCH(position_backward_kernel, vt_blocks(dposition.rows * vt_groups(dx.columns)), VT_BLOCK_THREADS, 0, backend,
               dx, dposition, wide);
-}
-
-void VT_CUDA_NAME(residual_fill)(vt_backend *backend)
-{
-    backend->residual_add = residual_add;
-    backend->mask_multiply = mask_multiply;
-    backend->position_add = position_add;
-    backend->position_backward = position_backward;
 }

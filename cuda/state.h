@@ -9,20 +9,32 @@
 #include "libraries.h"
 
 enum { VT_CUDA_MOST_ALLOCATIONS = 256 };
+enum { VT_CUDA_STREAMS = 3, VT_CUDA_CLOCK = 2, VT_CUDA_EVENTS = VT_CUDA_CLOCK + VT_MARKS + VT_BESIDE + 3 };
 
 typedef struct {
     vt_cuda_common common; /* must come first: the part that kernels' launchers see */
-    cudaStream_t stream;
+    union {
+        cudaStream_t streams[VT_CUDA_STREAMS];
+        struct {
+            cudaStream_t stream;        /* the main one, also the back end's */
+            cudaStream_t copy_stream;   /* of the batches' uploads */
+            cudaStream_t beside_stream; /* of copy_beside */
+        };
+    };
+    union {
+        cudaEvent_t events[VT_CUDA_EVENTS];
+        struct {
+            cudaEvent_t clock[VT_CUDA_CLOCK]; /* of clock_start and clock_stop, which alone take times */
+            cudaEvent_t marks[VT_MARKS];
+            cudaEvent_t beside[VT_BESIDE]; /* on beside_stream: the copies of each place are made */
+            cudaEvent_t asked;             /* on the main stream: what copy_beside comes after */
+            cudaEvent_t uploaded;          /* on the upload stream: the last upload is in its staging memory */
+            cudaEvent_t staging_free;      /* on the main stream: the staging memory of all uploads has been read */
+        };
+    };
     char device_name[256];
     int device;
     bool failed;
-    cudaStream_t copy_stream;   /* the stream of the batches' uploads */
-    cudaStream_t beside_stream; /* that of copy_beside */
-    cudaEvent_t marks[VT_MARKS];
-    cudaEvent_t asked;             /* on the main stream: what copy_beside comes after */
-    cudaEvent_t beside[VT_BESIDE]; /* on beside_stream: the copies of each place are made */
-    cudaEvent_t uploaded;          /* on the upload stream: the last upload is in its staging memory */
-    cudaEvent_t staging_free;      /* on the main stream: the staging memory of all uploads has been read */
     bool recording;
     bool recording_lacks;        /* the step needed memory or a choice that can't be made while recording */
     const char *recording_fault; /* what of it failed */
@@ -32,15 +44,18 @@ typedef struct {
     size_t workspace_bytes;
     size_t allocation_count;
     void *allocations[VT_CUDA_MOST_ALLOCATIONS];
-    vt_choices *choices;  /* by timing */
-    bool is_warm;         /* something was timed */
-    bool fixed_choices;   /* choices are fixed: the first that works, or what a checkpoint says */
-    cudaEvent_t clock[2]; /* of clock_start and clock_stop */
-    size_t least_free;    /* of the GPU's memory, while something was timed; 0: nothing was timed */
+    vt_choices *choices; /* by timing */
+    bool is_warm;        /* something was timed */
+    bool fixed_choices;  /* choices are fixed: the first that works, or what a checkpoint says */
+    size_t least_free;   /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
     struct vt_attention_choices *attention; /* whose attention runs */
     struct vt_cudnn_state *cudnn;           /* NULL: not found */
 } vt_cuda_state;
+
+_Static_assert(offsetof(vt_cuda_state, device_name) - offsetof(vt_cuda_state, events) ==
+                   VT_CUDA_EVENTS * sizeof(cudaEvent_t),
+               "events holds all of them");
 
 /* Notes a failure of the runtime or a library, with `what` naming the operation, unless one was noted before. False if
  * `error` is one. */
@@ -68,7 +83,7 @@ struct vt_cudnn_state {
     char failure[300]; /* why attention's last plan that failed could not be made or run; "": none failed */
     size_t plan_count; /* of all other operations: graph_plans.c */
     struct vt_graph_plan **plans;
-    bool prefers_plans; /* to their rivals */
+    bool prefers_plans; /* to their rivals, whichever is faster: of tests */
 };
 
 /* fused_attention.c: opens cuDNN, and has its attention. NULL: cuDNN is missing, too old, or was missing at build time.

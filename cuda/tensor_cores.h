@@ -12,20 +12,19 @@
 
 /* Four 8 × 8 tiles of 16-bit elements; lane i points to row i % 8 of tile i / 8 in shared memory, 16-byte aligned.
  * tiles[i] gets elements (g, 2t) and (g, 2t + 1) of tile i; transposed: (2t, g) and (2t + 1, g). */
-__device__ static inline void vt_load_tiles(uint32_t tiles[4], const uint16_t *row)
+template <bool TRANSPOSED> __device__ static inline void vt_load_tiles(uint32_t tiles[4], const uint16_t *row)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
-                 : "memory");
-}
-
-__device__ static inline void vt_load_tiles_transposed(uint32_t tiles[4], const uint16_t *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
-                 : "memory");
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+                     : "r"(at)
+                     : "memory");
 }
 
 /* c += a [16, 16] b [16, 8], both of this 16-bit type. a: (g, 2t…), (g + 8, 2t…), (g, 2t + 8…), (g + 8, 2t + 8…), two
@@ -81,39 +80,25 @@ struct host_row {
     const uint16_t *row;
 };
 
-__device__ static inline void vt_load_tiles(uint32_t tiles[4], const uint16_t *row)
+template <bool TRANSPOSED> __device__ static inline void vt_load_tiles(uint32_t tiles[4], const uint16_t *row)
 {
     int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
     host_row own = {row};
     if ((uintptr_t)row % 16 != 0) host_cuda::fail("ldmatrix from an unaligned row");
     host_cuda::publish(own);
     for (int i = 0; i < 4; i++) {
-        const uint16_t *from = host_cuda::lane<host_row>(8 * i + g).row;
-        tiles[i] = (uint32_t)from[2 * t] | (uint32_t)from[2 * t + 1] << 16;
+        tiles[i] = 0;
+        for (int j = 0; j < 2; j++) {
+            const int from = TRANSPOSED ? 2 * t + j : g, column = TRANSPOSED ? g : 2 * t + j;
+            tiles[i] |= (uint32_t)host_cuda::lane<host_row>(8 * i + from).row[column] << 16 * j;
+        }
     }
-    host_cuda::leave();
-}
-
-__device__ static inline void vt_load_tiles_transposed(uint32_t tiles[4], const uint16_t *row)
-{
-    int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
-    host_row own = {row};
-    if ((uintptr_t)row % 16 != 0) host_cuda::fail("ldmatrix from an unaligned row");
-    host_cuda::publish(own);
-    for (int i = 0; i < 4; i++)
-        tiles[i] = (uint32_t)host_cuda::lane<host_row>(8 * i + 2 * t).row[g] |
-                   (uint32_t)host_cuda::lane<host_row>(8 * i + 2 * t + 1).row[g] << 16;
     host_cuda::leave();
 }
 
 struct host_fragments {
     uint32_t a[4], b[2];
 };
-
-template <vt_type TYPE> static inline float host_half(uint32_t pair, int index)
-{
-    return vt_widen(TYPE, (uint16_t)(pair >> 16 * index));
-}
 
 /* c += sums, truncated to float32 as the tensor cores do, where other additions round (Fasi et al. 2021, "Numerical
  * behavior of NVIDIA tensor cores"). */
@@ -129,44 +114,39 @@ static inline void host_add_cut(float c[4], const double sums[4])
     }
 }
 
-template <vt_type TYPE>
-__device__ static inline void vt_multiply_halves(float c[4], const uint32_t a[4], const uint32_t b[2])
+/* c += a b, with `numbers` numbers in a register: value(register, number). */
+template <typename function>
+static inline void host_multiply(float c[4], const uint32_t a[4], const uint32_t b[2], int numbers, function value)
 {
     int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
     host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     double sums[4] = {0};
     host_cuda::publish(own);
-    for (int k = 0; k < 16; k++) {
-        const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 8 / 2);
-        float upper = host_half<TYPE>(left.a[k / 8 * 2], k % 2), lower = host_half<TYPE>(left.a[k / 8 * 2 + 1], k % 2);
+    for (int k = 0; k < 8 * numbers; k++) {
+        const int half = k / (4 * numbers), lane = k / numbers % 4, number = k % numbers;
+        const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + lane);
+        float upper = value(left.a[2 * half], number), lower = value(left.a[2 * half + 1], number);
         for (int i = 0; i < 2; i++) {
-            const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 8 / 2);
-            sums[i] += (double)upper * host_half<TYPE>(right.b[k / 8], k % 2);
-            sums[2 + i] += (double)lower * host_half<TYPE>(right.b[k / 8], k % 2);
+            const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + lane);
+            sums[i] += (double)upper * value(right.b[half], number);
+            sums[2 + i] += (double)lower * value(right.b[half], number);
         }
     }
     host_add_cut(c, sums);
     host_cuda::leave();
 }
 
+template <vt_type TYPE>
+__device__ static inline void vt_multiply_halves(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    host_multiply(c, a, b, 2,
+                  [](uint32_t pair, int number) { return vt_widen(TYPE, (uint16_t)(pair >> 16 * number)); });
+}
+
+/* The low 13 bits are ignored. */
 __device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
-    int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
-    host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-    double sums[4] = {0};
-    host_cuda::publish(own);
-    for (int k = 0; k < 8; k++) { /* the low 13 bits are ignored */
-        const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 4);
-        float upper = vt_from_bits(left.a[k / 4 * 2] & 0xffffe000u);
-        float lower = vt_from_bits(left.a[k / 4 * 2 + 1] & 0xffffe000u);
-        for (int i = 0; i < 2; i++) {
-            const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 4);
-            sums[i] += (double)upper * vt_from_bits(right.b[k / 4] & 0xffffe000u);
-            sums[2 + i] += (double)lower * vt_from_bits(right.b[k / 4] & 0xffffe000u);
-        }
-    }
-    host_add_cut(c, sums);
-    host_cuda::leave();
+    host_multiply(c, a, b, 1, [](uint32_t bits, int) { return vt_from_bits(bits & 0xffffe000u); });
 }
 
 __device__ static inline uint32_t vt_to_tf32(float value)

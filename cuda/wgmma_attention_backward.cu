@@ -257,7 +257,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
 /* ---- both ---- */
 
 /* The number of warpgroups and the rows of a tile: of keys for dq, of queries for dk and dv. */
-template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int STAGES, bool DROPS>
+template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int STAGES>
 static bool launch(vt_backend *backend, wgmma_arguments a, int64_t batch)
 {
     typedef query_shape<D, QUERY_GROUPS, KEYS, STAGES> of_queries;
@@ -272,20 +272,15 @@ static bool launch(vt_backend *backend, wgmma_arguments a, int64_t batch)
     a.log_sum2 = (float *)vt_common(backend)->workspace(backend, (size_t)terms * 2 * sizeof(float));
     if (a.log_sum2 == NULL) return false;
     a.delta = a.log_sum2 + terms; /* at a multiple of 16 bytes, as copies need it: QUERIES is a multiple of 16 */
-    VT_LAUNCH((wgmma_query_gradient_kernel<D, QUERY_GROUPS, KEYS, STAGES, DROPS>),
-              (unsigned)blocks_of(batch, a.heads, a.queries, 64 * QUERY_GROUPS), of_queries::THREADS,
+    const auto of_dq = a.drawn != NULL ? wgmma_query_gradient_kernel<D, QUERY_GROUPS, KEYS, STAGES, true>
+                                       : wgmma_query_gradient_kernel<D, QUERY_GROUPS, KEYS, STAGES, false>;
+    const auto of_dk = a.drawn != NULL ? wgmma_key_gradient_kernel<D, KEY_GROUPS, QUERIES, STAGES, true>
+                                       : wgmma_key_gradient_kernel<D, KEY_GROUPS, QUERIES, STAGES, false>;
+    VT_LAUNCH(of_dq, (unsigned)blocks_of(batch, a.heads, a.queries, 64 * QUERY_GROUPS), of_queries::THREADS,
               of_queries::SHARED_BYTES, backend, keys, values, a);
-    VT_LAUNCH((wgmma_key_gradient_kernel<D, KEY_GROUPS, QUERIES, STAGES, DROPS>),
-              (unsigned)blocks_of(batch, a.heads, a.keys, 64 * KEY_GROUPS), of_keys::THREADS, of_keys::SHARED_BYTES,
-              backend, queries, dout, a);
+    VT_LAUNCH(of_dk, (unsigned)blocks_of(batch, a.heads, a.keys, 64 * KEY_GROUPS), of_keys::THREADS,
+              of_keys::SHARED_BYTES, backend, queries, dout, a);
     return true;
-}
-
-template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int STAGES>
-static bool launch_backward(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
-{
-    return a.drawn != NULL ? launch<D, QUERY_GROUPS, KEYS, KEY_GROUPS, QUERIES, STAGES, true>(backend, a, batch)
-                           : launch<D, QUERY_GROUPS, KEYS, KEY_GROUPS, QUERIES, STAGES, false>(backend, a, batch);
 }
 
 /* Tiles as large as registers (no spills) and shared memory permit; at 48 columns the fastest of several on an H100. */
@@ -297,13 +292,13 @@ bool VT_CUDA_NAME(wgmma_attention_backward)(vt_backend *backend, const vt_attent
     a.dout = dout, a.dq = dq, a.dk = dk, a.dv = dv;
     switch (shape->head_dim) {
     case 32:
-        return launch_backward<32, 3, 64, 3, 64, 4>(backend, a, shape->batch);
+        return launch<32, 3, 64, 3, 64, 4>(backend, a, shape->batch);
     case 48:
-        return launch_backward<48, 2, 96, 2, 80, 4>(backend, a, shape->batch);
+        return launch<48, 2, 96, 2, 80, 4>(backend, a, shape->batch);
     case 64:
-        return launch_backward<64, 2, 96, 2, 64, 4>(backend, a, shape->batch);
+        return launch<64, 2, 96, 2, 64, 4>(backend, a, shape->batch);
     case 96:
-        return launch_backward<96, 2, 80, 2, 48, 3>(backend, a, shape->batch);
+        return launch<96, 2, 80, 2, 48, 3>(backend, a, shape->batch);
     default:
         return false;
     }

@@ -148,24 +148,18 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     store_out<D>(a, p, query, largest, sum, out);
 }
 
-template <int D, int GROUPS, int KEYS, int STAGES, bool DROPS>
+template <int D, int GROUPS, int KEYS, int STAGES>
 static bool launch(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
 {
     typedef query_shape<D, GROUPS, KEYS, STAGES> shape;
+    const auto kernel = a.drawn != NULL ? wgmma_forward_kernel<D, GROUPS, KEYS, STAGES, true>
+                                        : wgmma_forward_kernel<D, GROUPS, KEYS, STAGES, false>;
     vt_box_map keys, values;
     if (!vt_map_boxes(&keys, a.k, batch, a.keys, KEYS, D) || !vt_map_boxes(&values, a.v, batch, a.keys, KEYS, D))
         return false;
-    VT_LAUNCH((wgmma_forward_kernel<D, GROUPS, KEYS, STAGES, DROPS>),
-              (unsigned)blocks_of(batch, a.heads, a.queries, 64 * GROUPS), shape::THREADS, shape::SHARED_BYTES, backend,
-              keys, values, a);
+    VT_LAUNCH(kernel, (unsigned)blocks_of(batch, a.heads, a.queries, 64 * GROUPS), shape::THREADS, shape::SHARED_BYTES,
+              backend, keys, values, a);
     return true;
-}
-
-template <int D, int GROUPS, int KEYS, int STAGES>
-static bool launch_forward(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
-{
-    return a.drawn != NULL ? launch<D, GROUPS, KEYS, STAGES, true>(backend, a, batch)
-                           : launch<D, GROUPS, KEYS, STAGES, false>(backend, a, batch);
 }
 
 /* Tiles as large as registers (no spills) and shared memory permit; at 48 columns the fastest of several on an H100. */
@@ -175,15 +169,15 @@ bool VT_CUDA_NAME(wgmma_attention_forward)(vt_backend *backend, const vt_attenti
     const wgmma_arguments a = arguments_of(shape, q, k, v, out, log_sum);
     switch (shape->head_dim) {
     case 32:
-        return launch_forward<32, 3, 128, 4>(backend, a, shape->batch);
+        return launch<32, 3, 128, 4>(backend, a, shape->batch);
     case 48:
-        return launch_forward<48, 3, 128, 4>(backend, a, shape->batch);
+        return launch<48, 3, 128, 4>(backend, a, shape->batch);
     case 64:
-        return launch_forward<64, 3, 112, 4>(backend, a, shape->batch);
+        return launch<64, 3, 112, 4>(backend, a, shape->batch);
     case 96:
-        return launch_forward<96, 2, 128, 3>(backend, a, shape->batch);
+        return launch<96, 2, 128, 3>(backend, a, shape->batch);
     case 128:
-        return launch_forward<128, 2, 128, 3>(backend, a, shape->batch);
+        return launch<128, 2, 128, 3>(backend, a, shape->batch);
     default:
         return false;
     }

@@ -17,8 +17,8 @@ VT_KERNEL void embedding_kernel(vt_word_rows words, const int32_t *numbers, vt_m
     }
 }
 
-static void embedding_forward(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers, vt_matrix table,
-                              vt_matrix x)
+void VT_CUDA_NAME(embedding_forward)(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers,
+                                     vt_matrix table, vt_matrix x)
 {
     VT_LAUNCH(embedding_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, *words, numbers,
               table, x, vt_is_wide(table) && vt_is_wide(x));
@@ -125,8 +125,8 @@ VT_KERNEL void __launch_bounds__(RUN_THREADS)
     }
 }
 
-static void embedding_backward(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers, vt_matrix dx,
-                               float *dtable)
+void VT_CUDA_NAME(embedding_backward)(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers,
+                                      vt_matrix dx, float *dtable)
 {
     const int64_t count = (dx.rows + CHUNK - 1) / CHUNK * CHUNK;
     int32_t *places = (int32_t *)vt_common(backend)->workspace(backend, (size_t)count * sizeof *places);
@@ -151,7 +151,7 @@ VT_KERNEL void sinusoid_kernel(vt_word_rows words, float slope, vt_matrix x)
     }
 }
 
-static void sinusoid_add(vt_backend *backend, const vt_word_rows *words, vt_matrix x)
+void VT_CUDA_NAME(sinusoid_add)(vt_backend *backend, const vt_word_rows *words, vt_matrix x)
 {
     VT_LAUNCH(sinusoid_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, *words,
               (float)(-log(10000.0) / (double)x.columns), x);
@@ -194,8 +194,8 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS)
     parts[3 * row + 2] = target >= 0 ? own[target] : -INFINITY;
 }
 
-static void cross_entropy_parts(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
-                                vt_matrix scores, float *parts)
+void VT_CUDA_NAME(cross_entropy_parts)(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
+                                       vt_matrix scores, float *parts)
 {
     VT_LAUNCH(parts_kernel, dim3((unsigned)scores.rows), threads_of(scores.columns), 0, backend, *words, targets,
               scores, parts, vt_is_wide(scores));
@@ -231,8 +231,8 @@ VT_KERNEL void sums_kernel(vt_word_rows words, int64_t ranks, const int32_t *tar
     sums[2 * sample + 1] += (double)(end - begin);
 }
 
-static void cross_entropy_sums(vt_backend *backend, const vt_word_rows *words, int64_t ranks, const int32_t *targets,
-                               const float *parts, double *sums, float *log_sum)
+void VT_CUDA_NAME(cross_entropy_sums)(vt_backend *backend, const vt_word_rows *words, int64_t ranks,
+                                      const int32_t *targets, const float *parts, double *sums, float *log_sum)
 {
     const int64_t samples = vt_word_rows_samples(words) - words->first_row / words->tokens;
     VT_LAUNCH(sums_kernel, dim3((unsigned)samples), 64, 0, backend, *words, ranks, targets, parts, sums, log_sum);
@@ -260,21 +260,11 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS)
     }
 }
 
-static void cross_entropy_backward(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
-                                   vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
-                                   vt_matrix dscores)
+void VT_CUDA_NAME(cross_entropy_backward)(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
+                                          vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
+                                          vt_matrix dscores)
 {
     VT_LAUNCH(cross_entropy_backward_kernel, dim3((unsigned)scores.rows), threads_of(scores.columns), 0, backend,
               *words, targets, scores, log_sum, (double)scale, loss_scale, dscores,
               vt_is_wide(scores) && vt_is_wide(dscores));
-}
-
-void VT_CUDA_NAME(words_fill)(vt_backend *backend)
-{
-    backend->embedding_forward = embedding_forward;
-    backend->embedding_backward = embedding_backward;
-    backend->sinusoid_add = sinusoid_add;
-    backend->cross_entropy_parts = cross_entropy_parts;
-    backend->cross_entropy_sums = cross_entropy_sums;
-    backend->cross_entropy_backward = cross_entropy_backward;
 }

@@ -14,98 +14,58 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/* A line: kind, the key's count and numbers, the value's count and numbers (hexadecimal), the checksum of all before
- * it. */
-typedef struct {
-    char kind[16];
-    int key_count, value_count;
-    int64_t key[VT_CHOICE_MOST_NUMBERS];
-    uint64_t value[VT_CHOICE_MOST_NUMBERS];
-} choice;
-
+/* A choice is kept as its line: kind, the key's count and numbers, the value's count and numbers (hexadecimal), the
+ * checksum of all before it, and the end of the line. */
 struct vt_choices {
     char *machine, *path;
-    int count;
-    choice *all;
+    vt_names lines;
 };
 
-static char *line_of(const choice *c)
+/* Whether the line, with its end, is a whole one. */
+static bool is_whole(const char *line, size_t length)
 {
-    vt_text text = {0};
-    vt_text_append(&text, "%s %d", c->kind, c->key_count);
-    for (int i = 0; i < c->key_count; i++) vt_text_append(&text, " %" PRId64, c->key[i]);
-    vt_text_append(&text, " %d", c->value_count);
-    for (int i = 0; i < c->value_count; i++) vt_text_append(&text, " %" PRIx64, c->value[i]);
-    vt_text_append(&text, " %08x\n", (unsigned)vt_crc32c(text.characters, text.length));
-    return text.characters;
+    enum { CHECKSUM = 10 }; /* with the blank before it, and the end of the line */
+    if (length <= CHECKSUM || line[length - 1] != '\n' || line[length - CHECKSUM] != ' ') return false;
+    return strspn(line + length - CHECKSUM + 1, "0123456789abcdef") == 8 &&
+           strtoul(line + length - CHECKSUM + 1, NULL, 16) == vt_crc32c(line, length - CHECKSUM);
 }
 
-static bool read_count(const char **at, int *count)
+static void append_key(vt_text *text, const char *kind, const int64_t *key, int count)
 {
-    char *end;
-    long number = strtol(*at, &end, 10);
-    if (end == *at || number < 0 || number > VT_CHOICE_MOST_NUMBERS) return false;
-    *count = (int)number;
-    *at = end;
-    return true;
+    vt_text_append(text, "%s %d ", kind, count);
+    for (int i = 0; i < count; i++) vt_text_append(text, "%" PRId64 " ", key[i]);
 }
 
-/* Whether the line, without its end, is a whole one. */
-static bool parse(const char *line, size_t length, choice *c)
+/* How much of a whole line append_key has written. */
+static size_t key_length(const char *line)
 {
-    char text[2048], *end;
-    if (length < 10 || length >= sizeof text) return false;
-    memcpy(text, line, length);
-    text[length] = '\0';
-    const char *checksum = text + length - 9, *at = text;
-    if (*checksum != ' ' || strspn(checksum + 1, "0123456789abcdef") != 8) return false;
-    if (strtoul(checksum + 1, NULL, 16) != vt_crc32c(text, length - 9)) return false;
-    memset(c, 0, sizeof *c);
-    size_t word = strcspn(text, " ");
-    if (word == 0 || word >= sizeof c->kind) return false;
-    memcpy(c->kind, text, word);
-    at += word;
-    if (!read_count(&at, &c->key_count)) return false;
-    for (int i = 0; i < c->key_count; i++, at = end) {
-        c->key[i] = strtoll(at, &end, 10);
-        if (end == at) return false;
-    }
-    if (!read_count(&at, &c->value_count)) return false;
-    for (int i = 0; i < c->value_count; i++, at = end) {
-        c->value[i] = strtoull(at, &end, 16);
-        if (end == at) return false;
-    }
-    return at == checksum;
+    const char *at = strchr(line, ' ');
+    for (int64_t left = strtoll(at, NULL, 10); left >= 0 && at != NULL; left--) at = strchr(at + 1, ' ');
+    return at != NULL ? (size_t)(at + 1 - line) : strlen(line);
 }
 
-static bool same_key(const choice *c, const char *kind, const int64_t *key, int key_count)
+/* `line` becomes the choices'; it replaces one of the same key. */
+static void put(vt_choices *choices, char *line)
 {
-    return strcmp(c->kind, kind) == 0 && c->key_count == key_count &&
-           memcmp(c->key, key, (size_t)key_count * sizeof *key) == 0;
-}
-
-static void put(vt_choices *choices, const choice *c)
-{
-    for (int i = 0; i < choices->count; i++) {
-        if (!same_key(&choices->all[i], c->kind, c->key, c->key_count)) continue;
-        choices->all[i] = *c;
+    const size_t length = key_length(line);
+    for (int64_t i = 0; i < choices->lines.count; i++) {
+        if (strncmp(choices->lines.names[i], line, length) != 0) continue;
+        free(choices->lines.names[i]);
+        choices->lines.names[i] = line;
         return;
     }
-    choices->all = vt_grow(choices->all, (size_t)choices->count, sizeof *choices->all, "choices");
-    choices->all[choices->count++] = *c;
+    vt_names_take(&choices->lines, line);
 }
 
 static int take_lines(vt_choices *choices, const char *lines)
 {
     int taken = 0;
-    while (*lines != '\0') {
-        choice c;
-        size_t length = strcspn(lines, "\n");
-        if (lines[length] == '\n' && parse(lines, length, &c)) {
-            put(choices, &c);
-            taken++;
-        }
-        lines += length + (lines[length] == '\n');
+    for (size_t length; *lines != '\0'; lines += length) {
+        length = strcspn(lines, "\n");
+        length += lines[length] == '\n';
+        if (!is_whole(lines, length)) continue;
+        put(choices, vt_text_format("%.*s", (int)length, lines));
+        taken++;
     }
     return taken;
 }
@@ -129,7 +89,7 @@ void vt_choices_close(vt_choices **result)
     if (choices == NULL) return;
     free(choices->machine);
     free(choices->path);
-    free(choices->all);
+    vt_names_close(&choices->lines);
     free(choices);
     *result = NULL;
 }
@@ -137,49 +97,47 @@ void vt_choices_close(vt_choices **result)
 bool vt_choices_find(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, uint64_t *value,
                      int value_count)
 {
-    for (int i = 0; i < choices->count; i++) {
-        const choice *c = &choices->all[i];
-        if (!same_key(c, kind, key, key_count) || c->value_count != value_count) continue;
-        memcpy(value, c->value, (size_t)value_count * sizeof *value);
-        return true;
+    vt_text text = {0};
+    bool found = false;
+    append_key(&text, kind, key, key_count);
+    vt_text_append(&text, "%d ", value_count);
+    for (int64_t i = 0; i < choices->lines.count && !found; i++) {
+        char *line = choices->lines.names[i];
+        found = strncmp(line, text.characters, text.length) == 0;
+        if (found) line += text.length;
+        for (int k = 0; k < value_count && found; k++) value[k] = strtoull(line, &line, 16);
     }
-    return false;
+    vt_text_close(&text);
+    return found;
 }
 
 /* One write of one line, so that several ranks may add to the file at once. */
-static void append(const vt_choices *choices, const choice *c)
+static void append(const vt_choices *choices, const vt_text *line)
 {
     int file = choices->path != NULL ? open(choices->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
     if (file < 0) return;
-    char *line = line_of(c);
-    ssize_t written = write(file, line, strlen(line));
+    ssize_t written = write(file, line->characters, line->length);
     (void)written; /* a line that was cut off is left out by who reads it, and the choice made again */
-    free(line);
     close(file);
 }
 
 void vt_choices_add(vt_choices *choices, const char *kind, const int64_t *key, int key_count, const uint64_t *value,
                     int value_count)
 {
-    choice c = {.key_count = key_count, .value_count = value_count};
-    VT_ASSERT(strlen(kind) < sizeof c.kind && strchr(kind, ' ') == NULL);
-    VT_ASSERT(key_count <= VT_CHOICE_MOST_NUMBERS && value_count <= VT_CHOICE_MOST_NUMBERS);
-    snprintf(c.kind, sizeof c.kind, "%s", kind);
-    memcpy(c.key, key, (size_t)key_count * sizeof *key);
-    memcpy(c.value, value, (size_t)value_count * sizeof *value);
-    put(choices, &c);
-    append(choices, &c);
+    vt_text line = {0};
+    append_key(&line, kind, key, key_count);
+    vt_text_append(&line, "%d", value_count);
+    for (int i = 0; i < value_count; i++) vt_text_append(&line, " %" PRIx64, value[i]);
+    vt_text_append(&line, " %08x\n", (unsigned)vt_crc32c(line.characters, line.length));
+    append(choices, &line);
+    put(choices, line.characters);
 }
 
 char *vt_choices_text(const vt_choices *choices)
 {
     vt_text text = {0};
     vt_text_append(&text, "%s\n", choices->machine);
-    for (int i = 0; i < choices->count; i++) {
-        char *line = line_of(&choices->all[i]);
-        vt_text_append(&text, "%s", line);
-        free(line);
-    }
+    for (int64_t i = 0; i < choices->lines.count; i++) vt_text_append(&text, "%s", choices->lines.names[i]);
     return text.characters;
 }
 

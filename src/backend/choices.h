@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { VT_CHOICE_MOST_NUMBERS = 32 }; /* of a key, and of a value */
-
 typedef struct vt_choices vt_choices;
 
 /* The file of a machine's choices, $XDG_CACHE_HOME/vitrain/<machine> (else ~/.cache/vitrain/<machine>); malloc'd, NULL

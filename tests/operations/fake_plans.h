@@ -123,8 +123,6 @@ static cudaError_t fake_last_error(void)
 #define cudaFree fake_free
 #define cudaGetLastError fake_last_error
 #define vt_graph_plans_close FAKE_NAME(FAKE_PLANS, plans_close)
-#define vt_graph_plans_prefer FAKE_NAME(FAKE_PLANS, plans_prefer)
-#define vt_graph_plans_count FAKE_NAME(FAKE_PLANS, plans_count)
 #define vt_graph_plan_find FAKE_NAME(FAKE_PLANS, plan_find)
 #define vt_graph_prepare FAKE_NAME(FAKE_PLANS, prepare)
 #define vt_graph_run FAKE_NAME(FAKE_PLANS, run)

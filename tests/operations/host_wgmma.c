@@ -42,13 +42,16 @@ void host_wgmma_choose(host_wgmma_order how, uint32_t with)
 
 /* ---- blocks ---- */
 
-void host_wgmma_block_begins(int threads, unsigned char *shared, int64_t shared_bytes)
+void host_wgmma_block_begins(int threads, unsigned char *shared, int64_t shared_bytes, host_wgmma_waiter *wait,
+                             int (*place)(void))
 {
     if (threads > MOST_THREADS || shared_bytes > MOST_SHARED) host_wgmma_fail("a block that a GPU refuses");
     if (block == NULL) block = calloc(1, sizeof *block);
     if (block == NULL) host_wgmma_fail("no memory");
     block->shared = shared;
     block->shared_bytes = shared_bytes;
+    block->wait = wait;
+    block->place = place;
     block->barrier_count = 0;
     block->random = block->random * 2654435769u + seed + 1;
     for (int i = 0; i < MOST_GROUPS; i++) {
@@ -108,7 +111,7 @@ static void note_barrier(uint32_t at, bool writes)
         __tsan_read_range(host_wgmma_memory_at(at, 8), 8);
 }
 
-void host_wgmma_barrier_init(uint32_t at, int arrivals)
+void vt_barrier_init(uint32_t at, int arrivals)
 {
     if (at % 8 != 0 || block->barrier_count == MOST_BARRIERS) host_wgmma_fail("a barrier's place, or too many of them");
     host_wgmma_memory_at(at, 8);
@@ -120,7 +123,7 @@ void host_wgmma_barrier_init(uint32_t at, int arrivals)
     b->fenced = false;
 }
 
-void host_wgmma_barrier_init_fence(void)
+void vt_barrier_init_fence(void)
 {
     for (int i = 0; i < block->barrier_count; i++) block->barriers[i].fenced = true;
 }
@@ -133,7 +136,7 @@ static void complete_phase(barrier *b)
     b->pending = b->expected;
 }
 
-void host_wgmma_barrier_arrive(uint32_t at, int64_t bytes)
+void vt_barrier_arrive_expecting(uint32_t at, int bytes)
 {
     barrier *b = find_barrier(at);
     note_barrier(at, false);
@@ -143,16 +146,21 @@ void host_wgmma_barrier_arrive(uint32_t at, int64_t bytes)
     complete_phase(b);
 }
 
+void vt_barrier_arrive(uint32_t at)
+{
+    vt_barrier_arrive_expecting(at, 0);
+}
+
 static bool phase_is_complete(int64_t what, int64_t parity)
 {
     return ((const barrier *)what)->phase % 2 != parity;
 }
 
-void host_wgmma_barrier_wait(uint32_t at, int parity, host_wgmma_waiter *wait)
+void vt_barrier_wait(uint32_t at, int parity)
 {
     barrier *b = find_barrier(at);
     note_barrier(at, false);
-    wait(phase_is_complete, (int64_t)b, parity);
+    block->wait(phase_is_complete, (int64_t)b, parity);
     if (__tsan_acquire != NULL) __tsan_acquire(&b->token[parity]);
 }
 
@@ -247,7 +255,7 @@ static copy *begin_copy(uint32_t to, int bytes, uint32_t done)
     host_wgmma_fail("too many copies in flight");
 }
 
-void host_wgmma_copy_box(uint32_t to, const vt_box_map *map, int row, int panel, int sample, uint32_t done)
+void vt_copy_box(uint32_t to, const vt_box_map *map, int row, int panel, int sample, uint32_t done)
 {
     bool fits = (uintptr_t)map->first % 16 == 0 && map->box[0] == 16 && to % 128 == 0;
     for (int i = 0; i < 4; i++)
@@ -261,7 +269,7 @@ void host_wgmma_copy_box(uint32_t to, const vt_box_map *map, int row, int panel,
     if (host_wgmma_current_order == HOST_WGMMA_EARLY) land(c);
 }
 
-void host_wgmma_copy_bytes(uint32_t to, const void *from, int bytes, uint32_t done)
+void vt_copy_bytes(uint32_t to, const void *from, int bytes, uint32_t done)
 {
     if ((uintptr_t)from % 16 != 0 || bytes % 16 != 0 || to % 16 != 0) host_wgmma_fail("a copy of unaligned memory");
     copy *c = begin_copy(to, bytes, done);

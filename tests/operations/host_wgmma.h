@@ -83,6 +83,8 @@ typedef struct {
 typedef struct {
     unsigned char *shared;
     int64_t shared_bytes;
+    host_wgmma_waiter *wait;
+    int (*place)(void);
     int barrier_count;
     uint64_t random;
     barrier barriers[MOST_BARRIERS];

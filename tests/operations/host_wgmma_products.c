@@ -103,9 +103,9 @@ static array *watched(thread_state *self, const uint32_t *at, int count)
     return new_one;
 }
 
-void host_wgmma_fence(int thread)
+void vt_wgmma_fence(void)
 {
-    thread_state *self = &block->threads[thread];
+    thread_state *self = &block->threads[block->place()];
     self->fences = true;
     for (int i = 0; i < self->array_count; i++) {
         array *known = &self->arrays[i];
@@ -135,8 +135,9 @@ static void begin_product(product *p, int columns, uint64_t b, int major, bool a
         }
 }
 
-void host_wgmma_multiply(int thread, float *d, int columns, const uint32_t *a, uint64_t b, int major, bool adds)
+void host_wgmma_multiply(float *d, int columns, const uint32_t *a, uint64_t b, int major, bool adds)
 {
+    const int thread = block->place();
     thread_state *self = &block->threads[thread];
     warpgroup *g = &block->groups[thread / 128];
     const int64_t number = self->started++;
@@ -161,9 +162,9 @@ void host_wgmma_multiply(int thread, float *d, int columns, const uint32_t *a, u
         host_wgmma_compute_until(g, number + 1);
 }
 
-void host_wgmma_commit(int thread)
+void vt_wgmma_commit(void)
 {
-    thread_state *self = &block->threads[thread];
+    thread_state *self = &block->threads[block->place()];
     self->group_end[self->committed++ % 64] = self->started;
 }
 
@@ -172,14 +173,15 @@ static bool products_are_computed(int64_t what, int64_t until)
     return ((const warpgroup *)what)->computed >= until;
 }
 
-void host_wgmma_wait(int thread, int pending, host_wgmma_waiter *wait)
+void host_wgmma_wait(int pending)
 {
+    const int thread = block->place();
     thread_state *self = &block->threads[thread];
     warpgroup *g = &block->groups[thread / 128];
     if (self->committed <= pending) return;
     const int64_t end = self->group_end[(self->committed - 1 - pending) % 64];
     if (g->demanded < end) g->demanded = end;
-    wait(products_are_computed, (int64_t)g, end);
+    block->wait(products_are_computed, (int64_t)g, end);
     for (; self->retired < end; self->retired++) {
         product *p = &g->products[self->retired % MOST_PRODUCTS];
         const uint32_t *now = p->a_at[thread % 128];

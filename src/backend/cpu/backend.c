@@ -26,7 +26,6 @@
 
 static double cpu_available_memory(vt_backend *backend)
 {
-    (void)backend;
     return vt_memory_available();
 }
 
@@ -77,8 +76,6 @@ static void clear_piece(char *memory, bool stream)
         _mm_stream_si128((__m128i *)(memory + i), _mm_setzero_si128());
     if (stream) _mm_sfence();
     if (stream) return;
-#else
-    (void)stream;
 #endif
     memset(memory, 0, PIECE);
 }
@@ -86,7 +83,6 @@ static void clear_piece(char *memory, bool stream)
 static void cpu_zero(vt_backend *backend, void *memory, size_t bytes)
 {
     int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
-    (void)backend;
 #pragma omp parallel for schedule(static) if (pieces > 1)
     for (int64_t piece = 0; piece < pieces; piece++) {
         char *begin = (char *)memory + piece * PIECE;
@@ -101,7 +97,6 @@ static void cpu_zero(vt_backend *backend, void *memory, size_t bytes)
 static void cpu_copy(vt_backend *backend, void *to, const void *from, size_t bytes)
 {
     int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
-    (void)backend;
 #pragma omp parallel for schedule(static) if (pieces > 1)
     for (int64_t piece = 0; piece < pieces; piece++) {
         size_t begin = (size_t)piece * PIECE, left = bytes - begin;

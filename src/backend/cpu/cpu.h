@@ -5,6 +5,9 @@
 
 #include "backend/backend.h"
 
+/* Operations have the parameters of the table, of which some need only a few. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 typedef struct {
     void *memory;
     size_t bytes;

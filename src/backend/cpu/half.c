@@ -7,7 +7,6 @@
 
 void vt_plain_convert(vt_backend *backend, vt_matrix from, vt_matrix to)
 {
-    (void)backend;
     vt_half_convert(from, to);
 }
 
@@ -91,14 +90,6 @@ static void narrow(vt_backend *backend, const stand_ins *s)
     }
 #include "backend/operations.def"
 
-/* The product's result is rounded before GELU. */
-static void half_linear_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                  const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
-{
-    half_linear_forward(backend, x, weight, bias, rounded, hidden);
-    half_gelu_forward(backend, kind, hidden, active);
-}
-
 /* The masked branch is rounded before it is added. */
 static void half_masked_residual(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
@@ -116,8 +107,7 @@ void vt_cpu_half_fill(vt_backend *backend)
     if (before.name == vt_plain_##name) backend->name = half_##name;
 #include "backend/operations.def"
     backend->convert = before.convert;
-    if (before.linear_gelu_forward == vt_plain_linear_gelu_forward)
-        backend->linear_gelu_forward = half_linear_then_gelu;
     if (before.residual_add == vt_plain_residual_add) backend->residual_add = half_masked_residual;
-    backend->residual_layer_norm = before.residual_layer_norm; /* the plain one is made of two operations */
+    backend->residual_layer_norm = before.residual_layer_norm; /* the plain ones are made of two operations */
+    backend->linear_gelu_forward = before.linear_gelu_forward;
 }

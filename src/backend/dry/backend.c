@@ -7,6 +7,8 @@
 #include "backend/operation_work.h"
 #include "base/memory.h"
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* most operands are not looked at */
+
 static vt_dry_count *count_of(vt_backend *backend)
 {
     return backend->state;
@@ -34,7 +36,6 @@ static void add_work(vt_backend *backend, const vt_operation_work *work)
 
 static double dry_available_memory(vt_backend *backend)
 {
-    (void)backend;
     return -1;
 }
 
@@ -47,30 +48,25 @@ static vt_status dry_allocate(vt_backend *backend, vt_memory_category category, 
 
 static void dry_release(vt_backend *backend, void *memory)
 {
-    (void)backend, (void)memory;
 }
 
 static void dry_zero(vt_backend *backend, void *memory, size_t bytes)
 {
-    (void)memory;
     add_work(backend, &(vt_operation_work){.kind = VT_WORK_OPTIMIZER, .moved = (double)bytes});
 }
 
 static void dry_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
 {
-    (void)backend, (void)memory, (void)host, (void)bytes;
 }
 
 /* What comes to the host is 0. */
 static void dry_copy_to_host(vt_backend *backend, void *host, const void *memory, size_t bytes)
 {
-    (void)backend, (void)memory;
     for (size_t i = 0; i < bytes; i++) ((char *)host)[i] = 0;
 }
 
 static vt_status dry_check(vt_backend *backend)
 {
-    (void)backend;
     return VT_OK;
 }
 
@@ -78,8 +74,6 @@ static void dry_close(vt_backend *backend)
 {
     free(backend->state);
 }
-
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* most operands are not looked at */
 
 /* Plans are made without the optional ones. */
 #define OPTIONAL_OPERATION(name, work, ...)

@@ -185,7 +185,6 @@ INLINE void differentiate_beside(void *work, int place)
 INLINE void differentiate_beside_one_term(void *work, int place)
 {
     differentiation *d = work;
-    (void)place;
     differentiate_units(1, d, take_due(&d->pace, d->pace.left));
 }
 
@@ -389,9 +388,9 @@ static void backward_unit(const head_view *h, const backward_arguments *a, backw
     }
 }
 
-static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                               vt_matrix dk, vt_matrix dv)
+void VT_TILES(attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                  vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                                  vt_matrix dk, vt_matrix dv)
 {
     head_view any = view_head(shape, 0);
     backward_arguments a = {.q = q, .k = k, .v = v, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .log_sum = log_sum};
@@ -422,9 +421,4 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         }
         tiles_release();
     }
-}
-
-void VT_KERNEL(vt_tiles_attention_backward_fill)(vt_backend *backend)
-{
-    backend->attention_backward = attention_backward;
 }

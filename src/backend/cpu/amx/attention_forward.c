@@ -101,14 +101,12 @@ INLINE void soften(int terms, softening *s, int64_t units)
 INLINE void soften_beside(void *work, int place)
 {
     softening *s = work;
-    (void)place;
     soften(TERMS, s, take_due(&s->pace, s->pace.left));
 }
 
 INLINE void soften_beside_one_term(void *work, int place)
 {
     softening *s = work;
-    (void)place;
     soften(1, s, take_due(&s->pace, s->pace.left));
 }
 
@@ -235,8 +233,8 @@ static void forward_unit(const head_view *h, const forward_arguments *a, const f
     blank_unseeing(h, first, queries, &a->out, a->log_sum + h->unit * h->shape->queries + first);
 }
 
-static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                              vt_matrix v, vt_matrix out, float *log_sum)
+void VT_TILES(attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                 vt_matrix v, vt_matrix out, float *log_sum)
 {
     head_view any = view_head(shape, 0);
     int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks, MOST_BLOCKS);
@@ -263,9 +261,4 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
         }
         tiles_release();
     }
-}
-
-void VT_KERNEL(vt_tiles_attention_forward_fill)(vt_backend *backend)
-{
-    backend->attention_forward = attention_forward;
 }

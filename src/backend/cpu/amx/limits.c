@@ -2,7 +2,7 @@
 
 /* Products of tiles in registers only, on every thread, for about as long as the vectors' rounds take. A product of
  * float32 numbers takes six products of terms. */
-static double multiply_adds(vt_type type, int64_t rounds)
+double VT_TILES(multiply_adds)(vt_type type, int64_t rounds)
 {
     enum { SUMS = 4, FLOPS = 2 * SIDE * SIDE * DEPTH, PRODUCTS = 6, SHORTER = 12 };
     int threads = 0;
@@ -34,9 +34,4 @@ static double multiply_adds(vt_type type, int64_t rounds)
     }
     double flops = (double)SUMS * FLOPS * (double)(rounds / SHORTER) * threads;
     return type == VT_BFLOAT16 ? flops : flops / PRODUCTS;
-}
-
-void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend)
-{
-    ((vt_cpu_state *)backend->state)->multiply_adds = multiply_adds;
 }

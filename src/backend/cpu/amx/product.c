@@ -50,8 +50,8 @@ static bool weight_on_tiles(const vt_matrix *left, const vt_matrix *weight, int6
     return on_tiles(left, weight) && (terms_of(left->type) == 1 || !panels_suit(left, columns));
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
-                           const uint16_t *rounded, vt_matrix y)
+void VT_TILES(linear_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                              const uint16_t *rounded, vt_matrix y)
 {
     if (!weight_on_tiles(&x, &weight, y.columns)) {
         vt_cpu_vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
@@ -61,8 +61,8 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
     multiply_weight(backend, x, weight, true, (product_result){.result = y, .bias = bias});
 }
 
-static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
+void VT_TILES(linear_gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                   const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
     if (!weight_on_tiles(&x, &weight, hidden.columns)) {
         vt_cpu_vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
@@ -73,7 +73,7 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
     multiply_weight(backend, x, weight, true, to);
 }
 
-static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+void VT_TILES(linear_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     if (!weight_on_tiles(&dy, &weight, dx.columns)) {
         vt_cpu_vectors(backend)->linear_backward_input(backend, dy, weight, dx);
@@ -223,7 +223,7 @@ static void add_rectangle(const gradient_work *w, const rectangles *all, int64_t
     }
 }
 
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+void VT_TILES(linear_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
     if (!on_tiles(&x, &dy)) {
         vt_cpu_vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
@@ -274,12 +274,4 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         tiles_release();
     }
     for (int64_t c = 0; c < dy.columns && dbias != NULL; c++) dbias[c] += (float)all.bias_sums[c];
-}
-
-void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend)
-{
-    backend->linear_forward = linear_forward;
-    backend->linear_backward_input = linear_backward_input;
-    backend->linear_backward_weight = linear_backward_weight;
-    backend->linear_gelu_forward = linear_gelu_forward;
 }

@@ -1,9 +1,10 @@
 #include "backend/cpu/vector/kernels.h"
 
-void VT_KERNEL(vt_tiles_fill)(vt_backend *backend)
+void VT_TILES(fill)(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
     state->vectors = *backend;
-#define FILL(name) VT_KERNEL(vt_tiles_##name##_fill)(backend);
-    VT_FILES_ON_TILES(FILL)
+    state->multiply_adds = VT_TILES(multiply_adds);
+#define FILL(name) backend->name = VT_TILES(name);
+    VT_ON_TILES(FILL)
 }

@@ -28,7 +28,6 @@ void vt_plain_factored_squares(vt_backend *backend, const vt_factored *shape, co
 void vt_plain_adafactor_means(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                               const vt_factored *shape, const double *sums, float *row, float *column, float *scales)
 {
-    (void)backend;
     const double keep = vt_adafactor_keep(update, state), more = vt_adafactor_more(update);
     const double factor = (double)state->factor * (double)state->factor, least = vt_adafactor_least(update);
     const int64_t rows = shape->rows, columns = shape->columns;
@@ -123,7 +122,6 @@ void vt_plain_adafactor_apply(vt_backend *backend, const vt_update *update, cons
                               const float *moment2, const double *sizes, float *values, uint16_t *rounded,
                               float *moment1)
 {
-    (void)backend;
     const float *columns = scales + shape->matrices * shape->rows;
     const double least = vt_adafactor_least(update), shrink = 1 - state->learning_rate * update->weight_decay;
     if (isnan(state->factor)) return;

@@ -67,7 +67,6 @@ void vt_plain_attention_draw(vt_backend *backend, const vt_attention_shape *shap
 {
     const int64_t stride = vt_attention_drawn_stride(shape->queries), chunks = vt_attention_drawn_chunks(shape->keys);
     const vt_matrix none = {0};
-    (void)backend;
     memset(drawn, 0, (size_t)vt_attention_drawn_count(shape) * sizeof *drawn);
     for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
         const head_view view = view_head(shape, none, none, none, unit);
@@ -98,7 +97,6 @@ static void forward_row(const head_view *view, int64_t query, double *weights, f
 void vt_plain_attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                 vt_matrix v, vt_matrix out, float *log_sum)
 {
-    (void)backend;
 #pragma omp parallel
     {
         double *weights = vt_allocate((size_t)shape->keys, sizeof *weights, "attention's weights");
@@ -127,7 +125,6 @@ static void merge_row(int64_t dim, const float *part, double part_log_sum, float
 void vt_plain_attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
                               const float *part_log_sum, vt_matrix out, float *log_sum)
 {
-    (void)backend;
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
         for (int64_t i = 0; i < shape->queries; i++) {
@@ -167,7 +164,6 @@ void vt_plain_attention_backward(vt_backend *backend, const vt_attention_shape *
                                  vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                  vt_matrix dk, vt_matrix dv)
 {
-    (void)backend;
     int64_t dim = shape->head_dim, block = shape->keys * dim;
 #pragma omp parallel
     {

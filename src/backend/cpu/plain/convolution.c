@@ -55,21 +55,18 @@ static void convolve(const vt_convolution *shape, bool backward, vt_matrix from,
 void vt_plain_convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
                                   vt_matrix y)
 {
-    (void)backend;
     convolve(shape, false, x, weight, y);
 }
 
 void vt_plain_convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
                                          vt_matrix weight, vt_matrix dx)
 {
-    (void)backend;
     convolve(shape, true, dy, weight, dx);
 }
 
 void vt_plain_convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
                                           float *dweight)
 {
-    (void)backend;
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t o = 0; o < shape->out; o++) {
         for (int64_t tap = 0; tap < TAPS; tap++) {
@@ -105,7 +102,6 @@ static double slope(vt_activation kind, double y)
 
 void vt_plain_bias_activation_forward(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < y.rows; r++)
         for (int64_t c = 0; c < y.columns; c++)
@@ -115,7 +111,6 @@ void vt_plain_bias_activation_forward(vt_backend *backend, vt_activation kind, c
 void vt_plain_bias_activation_backward(vt_backend *backend, vt_activation kind, vt_matrix y, vt_matrix dy,
                                        vt_matrix more, vt_matrix dx, float *dbias)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < y.columns; c++) {
         double sum = 0;

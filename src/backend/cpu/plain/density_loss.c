@@ -11,7 +11,6 @@ static double density(float field)
 void vt_plain_density_loss_sums(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction,
                                 vt_matrix target, double *sums)
 {
-    (void)backend;
     enum { PARTS = 64 }; /* of a sample, added in order: the same bits for any number of threads */
     const int64_t points = prediction.rows / batch, columns = prediction.columns;
     for (int64_t sample = 0; sample < batch; sample++) {
@@ -41,7 +40,6 @@ static double sign_of(double difference)
 void vt_plain_density_loss_backward(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction,
                                     vt_matrix target, float scale, const double *loss_scale, vt_matrix dprediction)
 {
-    (void)backend;
     const int64_t points = prediction.rows / batch, columns = prediction.columns;
     const double factor = (double)scale * (loss_scale != NULL ? *loss_scale : 1) / (double)(points * columns);
     const double of_density = factor * (double)columns * lambda * logarithm;

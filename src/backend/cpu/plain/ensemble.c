@@ -6,7 +6,6 @@
 void vt_plain_noise_draw(vt_backend *backend, const vt_noise *how, const uint32_t *step, const uint32_t *keys,
                          vt_matrix z)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < z.rows; r++) {
         float normals[4];
@@ -24,7 +23,6 @@ void vt_plain_noise_draw(vt_backend *backend, const vt_noise *how, const uint32_
 void vt_plain_crps_sums(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
                         vt_matrix weights, const float *units, double *sums)
 {
-    (void)backend;
     const vt_crps_operands of = {*how, prediction, target, weights, units};
 #pragma omp parallel for schedule(static)
     for (int64_t sample = 0; sample < how->grid.batch; sample++) {

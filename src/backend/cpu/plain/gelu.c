@@ -19,7 +19,6 @@ static double gelu_derivative(vt_gelu kind, double x)
 
 void vt_plain_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++)
         for (int64_t c = 0; c < x.columns; c++)
@@ -28,7 +27,6 @@ void vt_plain_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_ma
 
 void vt_plain_gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         for (int64_t c = 0; c < x.columns; c++) {

@@ -3,7 +3,6 @@
 void vt_plain_layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias,
                                  float epsilon, vt_matrix y, float *mean, float *rstd)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const float *row = x.data + r * x.stride;

@@ -3,7 +3,6 @@
 void vt_plain_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
                              const uint16_t *rounded, vt_matrix y)
 {
-    (void)backend, (void)rounded;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         for (int64_t o = 0; o < y.columns; o++) {
@@ -17,7 +16,6 @@ void vt_plain_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight,
 
 void vt_plain_linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < dy.rows; r++) {
         for (int64_t i = 0; i < dx.columns; i++) {
@@ -31,7 +29,6 @@ void vt_plain_linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix
 
 void vt_plain_linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t o = 0; o < dy.columns; o++) {
         for (int64_t i = 0; i < x.columns; i++) {

@@ -15,7 +15,6 @@ static const float *weights_of(vt_matrix weights, int64_t r)
 void vt_plain_loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
                         vt_matrix target, vt_matrix weights, double *sums)
 {
-    (void)backend;
     int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)
     for (int64_t sample = 0; sample < batch; sample++) {
@@ -38,7 +37,6 @@ void vt_plain_loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t ba
 void vt_plain_loss_values(vt_backend *backend, vt_loss_measure measure, int64_t batch, const double *sums,
                           float *losses, double *total)
 {
-    (void)backend;
     for (int64_t sample = 0; sample < batch; sample++) {
         losses[sample] = vt_measure_loss(measure, sums + 2 * sample);
         if (total != NULL) *total += (double)losses[sample];
@@ -49,7 +47,6 @@ void vt_plain_loss_backward(vt_backend *backend, vt_loss_measure measure, int64_
                             vt_matrix target, vt_matrix weights, const double *sums, float scale,
                             const double *loss_scale, vt_matrix dprediction)
 {
-    (void)backend;
     if (loss_scale != NULL) scale *= (float)*loss_scale;
     int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)
@@ -89,7 +86,6 @@ static void weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t 
 void vt_plain_channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
                               const float *row_weights, double *squares)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < grid->batch * grid->channels; i++)
         weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, row_weights,

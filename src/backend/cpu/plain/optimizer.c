@@ -7,7 +7,6 @@ enum { RUN = 4096 };
 
 void vt_plain_sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
-    (void)backend;
     double total = 0;
     int64_t runs = (count + RUN - 1) / RUN;
 #pragma omp parallel for ordered schedule(static, 1)
@@ -24,7 +23,6 @@ void vt_plain_sum_of_squares(vt_backend *backend, const float *x, int64_t count,
 void vt_plain_first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
                               const double *figure, int32_t *first)
 {
-    (void)backend;
     int64_t least = count;
     if (figure == NULL || !isfinite(*figure)) {
 #pragma omp parallel for schedule(dynamic) reduction(min : least)
@@ -39,7 +37,6 @@ void vt_plain_first_nonfinite(vt_backend *backend, const float *x, const int64_t
 
 void vt_plain_step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
 {
-    (void)backend;
     vt_step_decide(update, state);
 }
 
@@ -89,7 +86,6 @@ static void update_sgd(const vt_update *update, const vt_step_state *state, cons
 void vt_plain_update(vt_backend *backend, const vt_update *update, const vt_step_state *state, const float *gradients,
                      float *parameters, uint16_t *rounded, float *moment1, float *moment2, int64_t count)
 {
-    (void)backend;
     if (isnan(state->factor)) return;
     if (update->kind == VT_OPTIMIZER_SGD)
         update_sgd(update, state, gradients, parameters, moment1, count);
@@ -102,7 +98,6 @@ void vt_plain_update_in_codes(vt_backend *backend, const vt_update *update, cons
                               const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
                               float *scale1, uint8_t *moment2, float *scale2, int64_t count)
 {
-    (void)backend;
     const vt_code_map *first = vt_code_map_signed(), *second = vt_code_map_unsigned();
     if (isnan(state->factor)) return;
 #pragma omp parallel for schedule(static)
@@ -122,7 +117,6 @@ void vt_plain_update_in_codes(vt_backend *backend, const vt_update *update, cons
 void vt_plain_muon_momentum(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                             const float *gradients, float *moment, float *x, int64_t count)
 {
-    (void)backend;
     const float factor = state->factor, keep = (float)update->momentum, rest = (float)(1 - update->momentum);
     if (isnan(factor)) return;
 #pragma omp parallel for simd schedule(static)
@@ -136,7 +130,6 @@ void vt_plain_muon_momentum(vt_backend *backend, const vt_update *update, const 
 void vt_plain_muon_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
                          const float *x, float *values, uint16_t *rounded, int64_t count)
 {
-    (void)backend;
     const float shrink = (float)(1 - state->learning_rate * update->weight_decay);
     const float step = (float)(state->learning_rate * scale);
     if (isnan(state->factor)) return;
@@ -147,7 +140,6 @@ void vt_plain_muon_apply(vt_backend *backend, const vt_update *update, const vt_
 
 void vt_plain_divide_by_norm(vt_backend *backend, const double *squares, float least, float *x, int64_t count)
 {
-    (void)backend;
     const double norm = sqrt(*squares);
     const float factor = (float)(1 / (norm > (double)least ? norm : (double)least));
 #pragma omp parallel for simd schedule(static)
@@ -156,7 +148,6 @@ void vt_plain_divide_by_norm(vt_backend *backend, const double *squares, float l
 
 void vt_plain_combine(vt_backend *backend, float a, const float *x, float b, const float *z, float *y, int64_t count)
 {
-    (void)backend;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++) y[i] = a * x[i] + b * z[i];
 }
@@ -164,7 +155,6 @@ void vt_plain_combine(vt_backend *backend, float a, const float *x, float b, con
 void vt_plain_average(vt_backend *backend, double decay, bool warms_up, const vt_step_state *state, const float *values,
                       float *average, int64_t count)
 {
-    (void)backend;
     if (isnan(state->factor)) return;
     const float share = vt_average_share(decay, warms_up, state);
 #pragma omp parallel for simd schedule(static)
@@ -174,7 +164,6 @@ void vt_plain_average(vt_backend *backend, double decay, bool warms_up, const vt
 
 void vt_plain_exchange(vt_backend *backend, float *a, float *b, int64_t count)
 {
-    (void)backend;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++) {
         const float value = a[i];

@@ -69,7 +69,6 @@ static void store_patch(const vt_patch_grid *grid, corner at, const float *from,
 void vt_plain_patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                            const float *inverse_std, vt_matrix patches)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++)
         load_patch(grid, patch_corner(grid, r), fields, mean, inverse_std, patches.data + r * patches.stride);
@@ -78,7 +77,6 @@ void vt_plain_patches_load(vt_backend *backend, const vt_patch_grid *grid, const
 void vt_plain_patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
                             const float *inverse_std, float *fields)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++)
         store_patch(grid, patch_corner(grid, r), patches.data + r * patches.stride, mean, inverse_std, fields);
@@ -102,7 +100,6 @@ static double gradient_at(const vt_patch_grid *grid, vt_matrix dpatches, int64_t
 void vt_plain_patches_load_backward(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
                                     const float *fields, float *dfields)
 {
-    (void)backend;
     const int64_t plane = grid->height * grid->width;
 #pragma omp parallel for schedule(static) collapse(2)
     for (int64_t sample = 0; sample < grid->batch; sample++)
@@ -118,7 +115,6 @@ void vt_plain_patches_load_backward(vt_backend *backend, const vt_patch_grid *gr
 void vt_plain_scaled_add(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
                          vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++)
         for (int64_t c = 0, channel = 0; c < x.columns; c++) {
@@ -132,7 +128,6 @@ void vt_plain_scaled_add(vt_backend *backend, vt_matrix x, const float *scale, i
 void vt_plain_limit(vt_backend *backend, vt_matrix x, const float *low, const float *high, int64_t channels,
                     vt_matrix gradient)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++)
         for (int64_t c = 0, channel = 0; c < x.columns; c++) {
@@ -149,7 +144,6 @@ void vt_plain_limit(vt_backend *backend, vt_matrix x, const float *low, const fl
 void vt_plain_fields_disturb(vt_backend *backend, const vt_disturbance *how, const uint32_t *step, const float *fields,
                              const float *mean, const float *inverse_std, const float *noise, float *y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static) collapse(2)
     for (int64_t i = 0; i < how->samples * how->copies; i++)
         for (int64_t c = 0; c < how->channels; c++)

@@ -22,7 +22,6 @@ static float path_factor(const vt_mask *mask, int64_t row)
 
 void vt_plain_mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const float *from = x.data + r * x.stride;
@@ -49,7 +48,6 @@ void vt_plain_residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, c
 
 void vt_plain_position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const float *from = position.data + (r % position.rows) * position.stride;
@@ -61,7 +59,6 @@ void vt_plain_position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
 
 void vt_plain_position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
 {
-    (void)backend;
     enum { COLUMNS = 32 }; /* in one piece of work, so that a single token with many columns keeps all threads busy */
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t token = 0; token < dposition.rows; token++) {

@@ -6,7 +6,6 @@
 void vt_plain_embedding_forward(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers, vt_matrix table,
                                 vt_matrix x)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const int64_t row = vt_word_here(words, numbers[vt_word_place(words, r)]);
@@ -18,7 +17,6 @@ void vt_plain_embedding_forward(vt_backend *backend, const vt_word_rows *words, 
 void vt_plain_embedding_backward(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers, vt_matrix dx,
                                  float *dtable)
 {
-    (void)backend;
     /* the places of each word, in their order: those of word w are order[begin[w]] … order[begin[w + 1] - 1] */
     int64_t *begin = vt_allocate((size_t)(words->count + 2), sizeof *begin, "an embedding's gradient");
     int64_t *order = vt_allocate((size_t)dx.rows, sizeof *order, "an embedding's gradient");
@@ -44,7 +42,6 @@ void vt_plain_embedding_backward(vt_backend *backend, const vt_word_rows *words,
 
 void vt_plain_sinusoid_add(vt_backend *backend, const vt_word_rows *words, vt_matrix x)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t token = 0; token < words->tokens; token++) {
         for (int64_t c = 0; c < x.columns; c++) {
@@ -61,7 +58,6 @@ void vt_plain_sinusoid_add(vt_backend *backend, const vt_word_rows *words, vt_ma
 void vt_plain_cross_entropy_parts(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
                                   vt_matrix scores, float *parts)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
         const float *row = scores.data + r * scores.stride;
@@ -78,7 +74,6 @@ void vt_plain_cross_entropy_parts(vt_backend *backend, const vt_word_rows *words
 void vt_plain_cross_entropy_sums(vt_backend *backend, const vt_word_rows *words, int64_t ranks, const int32_t *targets,
                                  const float *parts, double *sums, float *log_sum)
 {
-    (void)backend;
     for (int64_t r = 0; r < words->rows; r++) {
         double *own = sums + 2 * ((words->first_row + r) / words->tokens);
         double largest = -INFINITY, sum = 0, target = -INFINITY;
@@ -102,7 +97,6 @@ void vt_plain_cross_entropy_backward(vt_backend *backend, const vt_word_rows *wo
                                      vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
                                      vt_matrix dscores)
 {
-    (void)backend;
     const double factor = (double)scale * (loss_scale != NULL ? *loss_scale : 1);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {

@@ -37,13 +37,13 @@ static vt_matrix as_long_rows(vt_matrix matrix, int64_t together)
     return matrix;
 }
 
-static void bias_activation_forward(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
+void VT_VECTOR(bias_activation_forward)(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
 {
     const int64_t together = rows_together(&y, &y, &y), folded = y.rows / together * together;
     float many[LANES * LANES];
     if (together > 1) {
         for (int64_t i = 0; i < together * y.columns; i++) many[i] = bias[i % y.columns];
-        bias_activation_forward(backend, kind, bias, from_row(y, folded));
+        backend->bias_activation_forward(backend, kind, bias, from_row(y, folded));
         bias = many;
         y = as_long_rows(y, together);
     }
@@ -99,15 +99,15 @@ static void backward_block(const backward_work *w, int64_t first, int64_t end, d
     }
 }
 
-static void bias_activation_backward(vt_backend *backend, vt_activation kind, vt_matrix y, vt_matrix dy, vt_matrix more,
-                                     vt_matrix dx, float *dbias)
+void VT_VECTOR(bias_activation_backward)(vt_backend *backend, vt_activation kind, vt_matrix y, vt_matrix dy,
+                                         vt_matrix more, vt_matrix dx, float *dbias)
 {
     const int64_t columns = dx.columns, together = more.data == NULL ? rows_together(&dx, &dy, &y) : 1;
     if (together > 1) {
         const int64_t whole = dx.rows / together * together;
         if (whole < dx.rows)
-            bias_activation_backward(backend, kind, from_row(y, whole), from_row(dy, whole), more, from_row(dx, whole),
-                                     dbias);
+            backend->bias_activation_backward(backend, kind, from_row(y, whole), from_row(dy, whole), more,
+                                              from_row(dx, whole), dbias);
         y = as_long_rows(y, together);
         dy = as_long_rows(dy, together);
         dx = as_long_rows(dx, together);
@@ -125,10 +125,4 @@ static void bias_activation_backward(vt_backend *backend, vt_activation kind, vt
             for (int64_t i = c; i < dx.columns; i += columns) sum += sums[block * width + i];
         dbias[c] += (float)sum;
     }
-}
-
-void VT_KERNEL(vt_vector_activation_fill)(vt_backend *backend)
-{
-    backend->bias_activation_forward = bias_activation_forward;
-    backend->bias_activation_backward = bias_activation_backward;
 }

@@ -75,8 +75,8 @@ static void squares_of_many(const vt_factored *shape, const float *x, double *su
     }
 }
 
-static void factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums, double weight,
-                             double *result)
+void VT_VECTOR(factored_squares)(vt_backend *backend, const vt_factored *shape, const float *x, double *sums,
+                                 double weight, double *result)
 {
     const int64_t first = vt_factored_first_line(shape), last = vt_factored_end_line(shape) - 1;
     double totals[RUNS] = {0}, total = 0;
@@ -125,9 +125,9 @@ INLINE void add_sizes(const numbers *n, const float *g, const float *w, int64_t 
     sums[1] += (double)sum_lanes(steps);
 }
 
-static void adafactor_norm(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                           const vt_factored *shape, const float *gradients, const float *values, const float *scales,
-                           float *moment2, double *sizes)
+void VT_VECTOR(adafactor_norm)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                               const vt_factored *shape, const float *gradients, const float *values,
+                               const float *scales, float *moment2, double *sizes)
 {
     if (shape->rows == 0) { /* few numbers */
         vt_plain_adafactor_norm(backend, update, state, shape, gradients, values, scales, moment2, sizes);
@@ -166,9 +166,10 @@ INLINE void apply_lanes(const numbers *n, vector step, float *values, float *mom
 
 /* Each thread has nearly the lines that it had in adafactor_norm, from the last to the first: those that it read last
  * are still in its second-level cache. */
-static void adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                            const vt_factored *shape, const float *gradients, const float *scales, const float *moment2,
-                            const double *sizes, float *values, uint16_t *rounded, float *moment1)
+void VT_VECTOR(adafactor_apply)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                                const vt_factored *shape, const float *gradients, const float *scales,
+                                const float *moment2, const double *sizes, float *values, uint16_t *rounded,
+                                float *moment1)
 {
     if (shape->rows == 0) {
         vt_plain_adafactor_apply(backend, update, state, shape, gradients, scales, moment2, sizes, values, rounded,
@@ -193,11 +194,4 @@ static void adafactor_apply(vt_backend *backend, const vt_update *update, const 
         }
         if (rounded != NULL) vt_half_round_row(update->rounded, values + line.begin, line.length, rounded + line.begin);
     }
-}
-
-void VT_KERNEL(vt_vector_adafactor_fill)(vt_backend *backend)
-{
-    backend->factored_squares = factored_squares;
-    backend->adafactor_norm = adafactor_norm;
-    backend->adafactor_apply = adafactor_apply;
 }

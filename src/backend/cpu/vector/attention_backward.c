@@ -86,25 +86,19 @@ static backward_buffers panel_of_keys(const head_view *h, backward_buffers b, in
     return b;
 }
 
-/* The weights of queries × keys, and their scores' gradients: weights · (d - delta). */
+/* The weights of queries × keys, and their scores' gradients: weights · (d - delta). With dropout the kept weights'
+ * gradient d passes through the same factors, and dscores = weights · (factor · d - delta). */
 static void differentiate(const head_view *h, const backward_buffers *b, const float *log_sum, const float *delta,
                           int64_t first_query, int64_t queries, int64_t first_key, int64_t keys)
 {
     const int64_t vectors = pieces(keys, LANES);
     multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum, b->ahead);
     mask_block(h, first_query, queries, first_key, keys, b->weights, PANEL, 1, 0);
-    multiply_times(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, delta, b->weights, b->ahead);
-}
-
-/* With dropout: the kept weights' gradient d passes through the same factors, and dscores = weights · (factor · d -
- * delta). */
-static void differentiate_dropped(const head_view *h, const backward_buffers *b, const float *log_sum,
-                                  const float *delta, int64_t first_query, int64_t queries, int64_t first_key,
-                                  int64_t keys)
-{
-    int64_t vectors = pieces(keys, LANES);
-    multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum, b->ahead);
-    mask_block(h, first_query, queries, first_key, keys, b->weights, PANEL, 1, 0);
+    if (h->shape->dropout.rate <= 0) {
+        multiply_times(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, delta, b->weights,
+                       b->ahead);
+        return;
+    }
     multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, b->ahead);
     memcpy(b->kept, b->weights, (size_t)(queries * PANEL) * sizeof(float));
     apply_dropout(h, first_query, queries, first_key, keys, b->kept, PANEL, 1);
@@ -216,10 +210,7 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
     float log_sum[BACKWARD_QUERIES];
     for (int64_t i = 0; i < queries; i++)
         log_sum[i] = log_sum_in_powers(a->log_sum[h->unit * h->shape->queries + first_query + i]);
-    if (h->shape->dropout.rate > 0)
-        differentiate_dropped(h, b, log_sum, delta, first_query, queries, first_key, keys);
-    else
-        differentiate(h, b, log_sum, delta, first_query, queries, first_key, keys);
+    differentiate(h, b, log_sum, delta, first_query, queries, first_key, keys);
     add_transposed(dim, vectors, b->dout, b->kept, b->dvalues, queries, b->ahead);
     add_transposed(dim, vectors, b->queries, b->dscores, b->dkeys, queries, b->ahead);
     multiply_panel(queries, h->width / LANES, b->dscores, b->keys, b->dqueries, keys, add, b->ahead);
@@ -292,9 +283,9 @@ static division divide_keys(const vt_attention_shape *shape)
     return enough ? large : divide(shape->keys, MOST_PANELS / 2);
 }
 
-static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                               vt_matrix dk, vt_matrix dv)
+void VT_VECTOR(attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                   vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                                   vt_matrix dk, vt_matrix dv)
 {
     head_view any = view_head(shape, 0);
     backward_arguments a = {q, k, v, dout, dq, dk, dv, .log_sum = log_sum};
@@ -327,9 +318,4 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
             backward_block(&u, &a, &b, &packed, more ? &next : NULL);
         }
     }
-}
-
-void VT_KERNEL(vt_vector_attention_backward_fill)(vt_backend *backend)
-{
-    backend->attention_backward = attention_backward;
 }

@@ -140,15 +140,13 @@ INLINE void weigh_columns(bool masked, const head_view *h, const forward_buffers
         weigh_column(1, masked, h, b, i * LANES, keys);
 }
 
-static __attribute__((noinline)) void weigh(const head_view *h, const forward_buffers *b, int64_t vectors, int64_t keys)
+static __attribute__((noinline)) void weigh(bool masked, const head_view *h, const forward_buffers *b, int64_t vectors,
+                                            int64_t keys)
 {
-    weigh_columns(false, h, b, vectors, keys);
-}
-
-static __attribute__((noinline)) void weigh_masked(const head_view *h, const forward_buffers *b, int64_t vectors,
-                                                   int64_t keys)
-{
-    weigh_columns(true, h, b, vectors, keys);
+    if (masked)
+        weigh_columns(true, h, b, vectors, keys);
+    else
+        weigh_columns(false, h, b, vectors, keys);
 }
 
 /* Maxima begin with the scores of the first key. */
@@ -165,13 +163,10 @@ static void forward_panel(const head_view *h, const forward_buffers *b, int64_t 
     int64_t vectors = pieces(queries, LANES);
     if (first_key == 0) begin_maximum(h, b, vectors);
     keys = keys_seen(h, first_query + queries - 1, first_key, keys);
-    if (is_masked(h, first_query, first_key + keys)) {
-        for (int64_t i = 0; i < vectors * LANES; i++)
-            b->seen[i] = (float)(vt_attention_seen(h->shape, first_query + i) - first_key);
-        weigh_masked(h, b, vectors, keys);
-    } else {
-        weigh(h, b, vectors, keys);
-    }
+    const bool masked = is_masked(h, first_query, first_key + keys);
+    for (int64_t i = 0; masked && i < vectors * LANES; i++)
+        b->seen[i] = (float)(vt_attention_seen(h->shape, first_query + i) - first_key);
+    weigh(masked, h, b, vectors, keys);
     if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
     add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys, b->ahead);
 }
@@ -269,8 +264,8 @@ static void forward_block(const forward_unit *u, const forward_arguments *a, con
     }
 }
 
-static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                              vt_matrix v, vt_matrix out, float *log_sum)
+void VT_VECTOR(attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                  vt_matrix v, vt_matrix out, float *log_sum)
 {
     head_view any = view_head(shape, 0);
     int64_t heads = shape->batch * shape->heads, panels = MOST_PANELS;
@@ -295,9 +290,4 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
             unit = after;
         }
     }
-}
-
-void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend)
-{
-    backend->attention_forward = attention_forward;
 }

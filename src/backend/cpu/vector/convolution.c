@@ -125,8 +125,8 @@ static vt_matrix gather(const turning *t, const vt_convolution *shape, vt_matrix
     return turned;
 }
 
-static void convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
-                                vt_matrix y)
+void VT_VECTOR(convolution_forward)(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
+                                    vt_matrix y)
 {
     turning t;
     if (!open_turning(backend, shape, 0, x.type, weight.type, &t)) return;
@@ -138,8 +138,8 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
     }
 }
 
-static void convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
-                                        float *dweight)
+void VT_VECTOR(convolution_backward_weight)(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
+                                            float *dweight)
 {
     turning t;
     if (!open_turning(backend, shape, 0, x.type, VT_FLOAT32, &t)) return;
@@ -184,8 +184,8 @@ static void scatter(const vt_convolution *shape, vt_matrix terms, int64_t begin,
 }
 
 /* Before the terms lies the last plane of those before, because two planes of y have a part in most planes of dx. */
-static void convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy, vt_matrix weight,
-                                       vt_matrix dx)
+void VT_VECTOR(convolution_backward_input)(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
+                                           vt_matrix weight, vt_matrix dx)
 {
     const int64_t plane = shape->side * shape->side, planes = shape->batch * shape->side;
     turning t;
@@ -207,11 +207,4 @@ static void convolution_backward_input(vt_backend *backend, const vt_convolution
         scatter(shape, before, (begin - 1) * plane, dx, lines, complete);
         lines = complete;
     }
-}
-
-void VT_KERNEL(vt_vector_convolution_fill)(vt_backend *backend)
-{
-    backend->convolution_forward = convolution_forward;
-    backend->convolution_backward_input = convolution_backward_input;
-    backend->convolution_backward_weight = convolution_backward_weight;
 }

@@ -24,9 +24,8 @@ INLINE void forward_row(vt_type type, vt_gelu kind, vt_matrix x, int64_t from, v
     if (left > 0) store_some(&y, to + c, gelu(kind, load_some(&x, from + c, left)).value, left);
 }
 
-static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
+void VT_VECTOR(gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         if (kind == VT_GELU_ERF) {
@@ -59,9 +58,8 @@ INLINE void backward_row(vt_type type, vt_gelu kind, backward_arguments a, int64
     if (a.y.data != NULL) store_some(&a.y, y + c, result.value, left);
 }
 
-static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
+void VT_VECTOR(gelu_backward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
 {
-    (void)backend;
     const backward_arguments arguments = {x, dy, dx, y};
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
@@ -71,10 +69,4 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
             FOR_EACH_TYPE(x.type, backward_row, VT_GELU_TANH, arguments, r);
         }
     }
-}
-
-void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend)
-{
-    backend->gelu_forward = gelu_forward;
-    backend->gelu_backward = gelu_backward;
 }

@@ -63,10 +63,9 @@ INLINE void forward_row(vt_type type, const float *x, const float *ahead, const 
     *rstd = scale;
 }
 
-static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
-                               vt_matrix y, float *mean, float *rstd)
+void VT_VECTOR(layer_norm_forward)(vt_backend *backend, vt_matrix x, const float *weight, const float *bias,
+                                   float epsilon, vt_matrix y, float *mean, float *rstd)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const float *row = x.data + r * x.stride;
@@ -85,7 +84,7 @@ INLINE void add_row(vt_type type, const float *stream, vt_matrix branch, int64_t
     if (left > 0) store_part(sum + c, load_part(stream + c, left) + load_some(&branch, added + c, left), left);
 }
 
-static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
+void VT_VECTOR(residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
     if (vt_mask_is_active(mask)) backend->mask_multiply(backend, branch, mask, branch);
 #pragma omp parallel for schedule(static)
@@ -93,9 +92,9 @@ static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, con
         FOR_EACH_TYPE(branch.type, add_row, x.data + r * x.stride, branch, r * branch.stride, y.data + r * y.stride);
 }
 
-static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
-                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
-                                float *mean, float *rstd)
+void VT_VECTOR(residual_layer_norm)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                    const float *weight, const float *bias, float epsilon, vt_matrix y,
+                                    vt_matrix normed, float *mean, float *rstd)
 {
     if (vt_mask_is_active(mask)) backend->mask_multiply(backend, branch, mask, branch);
 #pragma omp parallel for schedule(static)
@@ -175,9 +174,9 @@ static void add_runs(const backward_arguments *a, int64_t runs, int64_t first, f
 }
 
 /* One pass over the rows; its ranges of rows do not depend on the number of threads. */
-static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
-                                float *dbias)
+void VT_VECTOR(layer_norm_backward)(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
+                                    const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
+                                    float *dbias)
 {
     int64_t runs = (x.rows + ROWS - 1) / ROWS, columns = x.columns;
     const bool rounds = rounded.data != NULL;
@@ -202,12 +201,4 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < 2 * columns; first += LANES) add_runs(&a, runs, first, dweight, dbias);
     }
-}
-
-void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend)
-{
-    backend->layer_norm_forward = layer_norm_forward;
-    backend->layer_norm_backward = layer_norm_backward;
-    backend->residual_add = residual_add;
-    backend->residual_layer_norm = residual_layer_norm;
 }

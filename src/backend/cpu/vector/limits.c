@@ -25,12 +25,7 @@ INLINE double multiply_adds_of(bool pairs, int64_t rounds)
 
 /* Multiply-adds in registers only, on every thread: of float32 numbers, whatever type is stored; kernels for pairs
  * multiply bfloat16 numbers as pairs. */
-static double multiply_adds(vt_type type, int64_t rounds)
+double VT_VECTOR(multiply_adds)(vt_type type, int64_t rounds)
 {
     return NUMBERS == 2 && type == VT_BFLOAT16 ? multiply_adds_of(true, rounds) : multiply_adds_of(false, rounds);
-}
-
-void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend)
-{
-    ((vt_cpu_state *)backend->state)->multiply_adds = multiply_adds;
 }

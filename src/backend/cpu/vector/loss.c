@@ -76,8 +76,8 @@ static void add_any_row(vt_loss_measure measure, const float *prediction, const 
 
 /* A sample's rows are divided into ranges of RUN rows, whose sums are added in order: a single sample keeps all threads
  * busy, and the bits do not depend on the number of threads. */
-static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
-                      vt_matrix target, vt_matrix weights, double *sums)
+void VT_VECTOR(loss_sums)(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                          vt_matrix target, vt_matrix weights, double *sums)
 {
     int64_t tokens = prediction.rows / batch, runs = (tokens + RUN - 1) / RUN;
     double *partial = vt_cpu_shared(backend, (size_t)(batch * runs * 2) * sizeof(double));
@@ -119,11 +119,10 @@ INLINE void slopes(vt_loss_measure measure, float factor, const float *predictio
     }
 }
 
-static void loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
-                          vt_matrix target, vt_matrix weights, const double *sums, float scale,
-                          const double *loss_scale, vt_matrix dprediction)
+void VT_VECTOR(loss_backward)(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                              vt_matrix target, vt_matrix weights, const double *sums, float scale,
+                              const double *loss_scale, vt_matrix dprediction)
 {
-    (void)backend;
     if (loss_scale != NULL) scale *= (float)*loss_scale;
     const int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)
@@ -137,10 +136,4 @@ static void loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t 
         else /* the two have one direction */
             slopes(VT_MEASURE_SQUARE, factor, p, t, w, target.columns, &dprediction, index);
     }
-}
-
-void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend)
-{
-    backend->loss_backward = loss_backward;
-    backend->loss_sums = loss_sums;
 }

@@ -23,9 +23,8 @@ INLINE void mask_row(const vt_mask *mask, uint32_t sample, uint32_t token, float
     }
 }
 
-static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
+void VT_VECTOR(mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const uint32_t place = (uint32_t)(r / mask->tokens), token = (uint32_t)(mask->first_token + r % mask->tokens);
@@ -40,9 +39,4 @@ static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask,
             store_elements_up_to(&y, r * y.stride + c, value, count);
         }
     }
-}
-
-void VT_KERNEL(vt_vector_mask_fill)(vt_backend *backend)
-{
-    backend->mask_multiply = mask_multiply;
 }

@@ -5,9 +5,8 @@
 #include "backend/half.h"
 
 /* Sums are taken over a fixed number of runs, then over the runs in order: the same bits for any number of threads. */
-static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
+void VT_VECTOR(sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
-    (void)backend;
     enum { RUNS = 256, SUMS = 32 }; /* so many sums that none waits for the one before */
     double partial[RUNS] = {0};
     int64_t length = (count + RUNS - 1) / RUNS;
@@ -247,7 +246,6 @@ typedef struct {
 
 static code_tables code_tables_of(const vt_code_map *map, int more)
 {
-    (void)more;
     return (code_tables){map->value, map->lines};
 }
 
@@ -353,9 +351,9 @@ static void update_block(const code_numbers *n, const float *gradients, float *p
     memcpy(moment2 + whole, end2, rest);
 }
 
-static void update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                            const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
-                            float *scale1, uint8_t *moment2, float *scale2, int64_t count)
+void VT_VECTOR(update_in_codes)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                                const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
+                                float *scale1, uint8_t *moment2, float *scale2, int64_t count)
 {
     const int64_t blocks = vt_update_blocks(update, count), most = update->block;
     if (isnan(state->factor) || !vt_cpu_scratch_reserve(backend, 2 * (size_t)most * sizeof(float))) return;
@@ -374,12 +372,10 @@ static void update_in_codes(vt_backend *backend, const vt_update *update, const 
     }
 }
 
-static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                              const float *gradients, float *parameters, uint16_t *rounded, float *moment1,
-                              float *moment2, int64_t count)
+void VT_VECTOR(update)(vt_backend *backend, const vt_update *update, const vt_step_state *state, const float *gradients,
+                       float *parameters, uint16_t *rounded, float *moment1, float *moment2, int64_t count)
 {
     enum { PIECE = 2048 }; /* values, which are rounded while they are still in the first-level cache */
-    (void)backend;
     if (isnan(state->factor)) return;
     const adam_numbers numbers = adam_numbers_of(update, state);
     const bool is_sgd = update->kind == VT_OPTIMIZER_SGD;
@@ -396,11 +392,4 @@ static void update_parameters(vt_backend *backend, const vt_update *update, cons
             update_adam_piece(&numbers, gradients + at, parameters + at, moment1 + at, moment2 + at, some);
         if (rounded != NULL) vt_half_round_row(update->rounded, parameters + at, some, rounded + at);
     }
-}
-
-void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend)
-{
-    backend->sum_of_squares = sum_of_squares;
-    backend->update = update_parameters;
-    backend->update_in_codes = update_in_codes;
 }

@@ -119,8 +119,8 @@ static bool lies_within(const vt_patch_grid *grid, int64_t token, int64_t *corne
     return down < grid->height / grid->patch && right < grid->width / grid->patch;
 }
 
-static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
-                         const float *inverse_std, vt_matrix patches)
+void VT_VECTOR(patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
+                             const float *inverse_std, vt_matrix patches)
 {
     int64_t count = patches.columns, points = grid->channels * grid->patch * grid->patch;
     bool in_place = patches.type == VT_FLOAT32 && grid->order == VT_PATCH_CHANNEL_FIRST;
@@ -189,8 +189,8 @@ static const float *channels_first(vt_backend *backend, const vt_patch_grid *gri
 }
 
 /* Tokens within the fields share no points, so that all threads can add them; then come those that reach beyond. */
-static void patches_load_backward(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
-                                  const float *fields, float *dfields)
+void VT_VECTOR(patches_load_backward)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
+                                      const float *fields, float *dfields)
 {
     const int64_t volume = grid->field_channels * grid->height * grid->width;
     if (!vt_cpu_scratch_reserve(backend, 2 * (size_t)dpatches.columns * sizeof(float))) return;
@@ -213,8 +213,8 @@ static void patches_load_backward(vt_backend *backend, const vt_patch_grid *grid
         }
 }
 
-static void scaled_add(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
-                       vt_matrix y)
+void VT_VECTOR(scaled_add)(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
+                           vt_matrix y)
 {
     float *factors = vt_cpu_shared(backend, (size_t)x.columns * sizeof(float)); /* of the columns */
     if (factors == NULL) return;
@@ -229,11 +229,4 @@ static void scaled_add(vt_backend *backend, vt_matrix x, const float *scale, int
             by = choose(from == VT_NO_POINT, from, from + load_up_to(factors + c, count) * by);
             store_elements_up_to(&y, r * y.stride + c, by, count);
         }
-}
-
-void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend)
-{
-    backend->patches_load = patches_load;
-    backend->patches_load_backward = patches_load_backward;
-    backend->scaled_add = scaled_add;
 }

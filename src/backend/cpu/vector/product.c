@@ -152,8 +152,8 @@ static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
     multiply_strips(backend, w);
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
-                           const uint16_t *rounded, vt_matrix y)
+void VT_VECTOR(linear_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                               const uint16_t *rounded, vt_matrix y)
 {
     if (x.rows <= FEW_ROWS) {
         VT_KERNEL(vt_few_rows_forward)(backend, x, weight, bias, y);
@@ -165,8 +165,8 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
     }
 }
 
-static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
+void VT_VECTOR(linear_gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                    const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
     if (!is_taken(&x, true, &weight, true)) {
         vt_cpu_vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
@@ -178,7 +178,7 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
     forward(backend, &w, lanes_of(weight));
 }
 
-static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+void VT_VECTOR(linear_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     enum { ROWS = 16 };
     if (dy.rows <= FEW_ROWS) {
@@ -361,7 +361,7 @@ static bool is_in_place(const vt_matrix *x, const vt_matrix *dy)
            x->stride + dy->stride <= MOST_COLUMNS;
 }
 
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+void VT_VECTOR(linear_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
     enum { ROWS = 16 };
     if (x.rows <= FEW_ROWS) {
@@ -401,12 +401,4 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         for (int64_t index = 0; index < cuts.tile_groups * cuts.panel_groups; index++)
             add_rectangle(&w, cuts, index, vt_cpu_scratch(backend));
     }
-}
-
-void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend)
-{
-    backend->linear_forward = linear_forward;
-    backend->linear_backward_input = linear_backward_input;
-    backend->linear_backward_weight = linear_backward_weight;
-    backend->linear_gelu_forward = linear_gelu_forward;
 }

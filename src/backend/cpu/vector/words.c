@@ -34,10 +34,9 @@ static double sum_of_powers(const float *row, int64_t count, float high)
     return total;
 }
 
-static void cross_entropy_parts(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
-                                vt_matrix scores, float *parts)
+void VT_VECTOR(cross_entropy_parts)(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
+                                    vt_matrix scores, float *parts)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
         const float *row = scores.data + r * scores.stride;
@@ -48,11 +47,10 @@ static void cross_entropy_parts(vt_backend *backend, const vt_word_rows *words, 
     }
 }
 
-static void cross_entropy_backward(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
-                                   vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
-                                   vt_matrix dscores)
+void VT_VECTOR(cross_entropy_backward)(vt_backend *backend, const vt_word_rows *words, const int32_t *targets,
+                                       vt_matrix scores, const float *log_sum, float scale, const double *loss_scale,
+                                       vt_matrix dscores)
 {
-    (void)backend;
     const float factor = (float)((double)scale * (loss_scale != NULL ? *loss_scale : 1));
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
@@ -70,10 +68,4 @@ static void cross_entropy_backward(vt_backend *backend, const vt_word_rows *word
             set_element(&dscores, begin + target,
                         (float)((double)factor * expm1((double)at_target - (double)log_sum[r])));
     }
-}
-
-void VT_KERNEL(vt_vector_words_fill)(vt_backend *backend)
-{
-    backend->cross_entropy_parts = cross_entropy_parts;
-    backend->cross_entropy_backward = cross_entropy_backward;
 }
