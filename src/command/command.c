@@ -68,16 +68,21 @@ enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: job queues that requeue r
 enum { COMMAND_COUNT = sizeof vt_subcommands / sizeof vt_subcommands[0] };
 const int vt_subcommand_count = COMMAND_COUNT;
 
-char *vt_subcommand_name(const vt_subcommand *command)
+int vt_subcommand_words(const vt_subcommand *command, int count, char *const *words, const char **rest)
 {
-    return command->word != NULL ? vt_text_format("%s %s", command->name, command->word) : vt_text_copy(command->name);
+    int used = 0;
+    for (*rest = command->name; used < count && **rest != '\0'; used++) {
+        const size_t length = strcspn(*rest, " ");
+        if (strlen(words[used]) != length || strncmp(words[used], *rest, length) != 0) break;
+        *rest += length + ((*rest)[length] == ' ');
+    }
+    return used;
 }
 
 /* ---- the command line of a subcommand: its own flags and those of the configuration, `--key=value` or `--key value`
  * (a switch takes a value only after `=`; of a repeated flag the last one counts), and words without dashes ---- */
 
-/* The row of the flag "--name", "--name=value" or, where a name is one letter, "-n". */
-static const vt_row *find_flag(const vt_row *rows, const char *word)
+const vt_row *vt_flag_find(const vt_row *rows, const char *word)
 {
     const size_t dashes = strspn(word, "-"), length = strcspn(word, "=");
     if (dashes != 2 && (dashes != 1 || length != 2)) return NULL;
@@ -91,15 +96,14 @@ static vt_status fail_unknown(const vt_subcommand *command, const char *word)
 {
     vt_status status = VT_OK;
     const bool options = command->options != VT_NO_OPTIONS;
-    char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word), *own = vt_subcommand_name(command);
+    char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word);
     char *advice = vt_row_advice(command->flags(), options ? vt_options : NULL, flag + strspn(flag, "-"), "--");
-    VT_CHECK(word[0] == '-', "unknown argument '%s'; `vitrain %s --help` lists all", word, own);
-    VT_FAIL("unknown flag %s%s `vitrain %s --help` %s", flag, advice[0] != '\0' ? advice : ";", own,
+    VT_CHECK(word[0] == '-', "unknown argument '%s'; `vitrain %s --help` lists all", word, command->name);
+    VT_FAIL("unknown flag %s%s `vitrain %s --help` %s", flag, advice[0] != '\0' ? advice : ";", command->name,
             options ? "says which there are" : "lists all");
 done:
     free(advice);
     free(flag);
-    free(own);
     return status;
 }
 
@@ -122,8 +126,8 @@ static vt_status take(const vt_subcommand *command, int argument_count, char *co
 {
     vt_status status = VT_OK;
     const char *word = arguments[*at], *value = NULL;
-    const vt_row *row = find_flag(command->flags(), word), *option = NULL;
-    if (command->options != VT_NO_OPTIONS && strncmp(word, "--", 2) == 0) option = find_flag(vt_options, word);
+    const vt_row *row = vt_flag_find(command->flags(), word), *option = NULL;
+    if (command->options != VT_NO_OPTIONS && strncmp(word, "--", 2) == 0) option = vt_flag_find(vt_options, word);
     if (row != NULL) {
         VT_TRY(vt_flag_value(row, argument_count, arguments, at, &value));
         if (vt_row_meant(row)->kind == VT_ROW_OPERAND)
@@ -149,7 +153,6 @@ done:
 static vt_status open_call(const vt_subcommand *command, int argument_count, char *const *arguments, vt_call *call)
 {
     vt_status status = VT_OK;
-    char *name = vt_subcommand_name(command);
     call->flags = vt_allocate(command->size + 1, 1, "the arguments");
     call->operands = vt_allocate((size_t)argument_count + 1, sizeof *call->operands, "the arguments");
     call->options = vt_allocate((size_t)argument_count + 1, sizeof *call->options, "the arguments");
@@ -159,9 +162,9 @@ static vt_status open_call(const vt_subcommand *command, int argument_count, cha
     for (const vt_row *row = command->flags(); row->kind != VT_ROW_END && status == VT_OK; row++)
         status = vt_row_check_scope(row, call->flags);
     if (status == VT_OK && call->operand_count < command->least)
-        status = vt_error_note(__FILE__, __LINE__, "no %s given; see `vitrain %s --help`", command->operands, name);
-    if (status != VT_OK) vt_error_context("%s", name);
-    free(name);
+        status =
+            vt_error_note(__FILE__, __LINE__, "no %s given; see `vitrain %s --help`", command->operands, command->name);
+    if (status != VT_OK) vt_error_context("%s", command->name);
     return status;
 }
 
@@ -196,11 +199,7 @@ static void print_help(void)
     vt_print("vitrain %s: trains models of weather, cosmology and text\n\n"
              "usage: vitrain [subcommand] [--name=value ...]\n\n",
              vt_version());
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        char *name = vt_subcommand_name(&vt_subcommands[i]);
-        vt_print("  %-14s %s\n", name, vt_subcommands[i].summary);
-        free(name);
-    }
+    for (int i = 0; i < COMMAND_COUNT; i++) vt_print("  %-14s %s\n", vt_subcommands[i].name, vt_subcommands[i].summary);
     vt_print("  %-14s %s\n\n%s", "help", "this text, or that of a subcommand: vitrain help NAME", VT_MOST_USED_OPTIONS);
 }
 
@@ -224,7 +223,6 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
     vt_status status = VT_OK;
     vt_text line = {0};
     vt_text_append(&line, "vitrain %s %s", vt_version(), command->name);
-    if (command->word != NULL) vt_text_append(&line, " %s", command->word);
     for (int i = 0; i < argument_count; i++) vt_text_append(&line, " %s", arguments[i]);
     vt_call call = {.line = line.characters, .launch = {.world_size = 1}};
     const bool alone = command->ranks == VT_RANK_ALONE;
@@ -253,29 +251,27 @@ done:
     return status;
 }
 
-/* It may be two words. */
 vt_status vt_command_run_other(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    const char *second = argument_count > 1 ? arguments[1] : "", *name = NULL;
     const bool asks = argument_count > 1 && ask_help(1, arguments + 1);
-    vt_text words = {0};
+    vt_text longer = {0}; /* names of which the first word alone is given */
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const vt_subcommand *command = &vt_subcommands[i];
-        if (strcmp(command->name, arguments[0]) != 0) continue;
-        const int used = command->word == NULL ? 1 : 2;
-        if (used == 1 || strcmp(command->word, second) == 0) {
+        const char *rest;
+        const int used = vt_subcommand_words(command, argument_count, arguments, &rest);
+        if (rest[0] == '\0') {
             status = run_command(command, argument_count - used, arguments + used);
             goto done;
         }
+        if (used == 0) continue;
         if (asks) print_help_of(command);
-        name = command->name;
-        vt_text_append(&words, "%s`vitrain %s %s`", words.length > 0 ? " or " : "", name, command->word);
+        vt_text_append(&longer, "%s`vitrain %s`", longer.length > 0 ? " or " : "", command->name);
     }
-    if (name == NULL) VT_TRY(unknown_command(arguments[0]));
-    VT_CHECK(asks, "%s: expected %s", name, words.characters);
+    if (longer.length == 0) VT_TRY(unknown_command(arguments[0]));
+    VT_CHECK(asks, "%s: expected %s", arguments[0], longer.characters);
 done:
-    vt_text_close(&words);
+    vt_text_close(&longer);
     return status;
 }
 

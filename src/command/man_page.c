@@ -139,12 +139,10 @@ static void print_flags(FILE *file, const vt_row *rows, const char *macro)
 
 static void print_subcommand(FILE *file, const vt_subcommand *command)
 {
-    char *name = vt_subcommand_name(command);
     const char *operands = command->operands != NULL ? command->operands : "";
-    char *title = vt_text_format("vitrain %s%s%s", name, operands[0] != '\0' ? " " : "", operands);
+    char *title = vt_text_format("vitrain %s%s%s", command->name, operands[0] != '\0' ? " " : "", operands);
     print_heading(file, ".SS", title);
     free(title);
-    free(name);
     print_lines(file, command->summary);
     print_flags(file, command->flags(), ".PP\n.B");
     if (command->options != VT_NO_OPTIONS) fputs(".PP\n", file);
