@@ -1,5 +1,6 @@
 #include "command/command.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,6 +18,8 @@
 #include "storage/trial.h"
 #include "task/weather/seasonal.h"
 
+#define VT_EVERY_OPTION                                                                                                \
+    "Every key of a configuration is a flag, too, and flags win: `vitrain options` lists them all.\n"
 #define VT_MOST_USED_OPTIONS                                                                                           \
     "The flags used most:\n"                                                                                           \
     "  --config=NAME          the named configuration to use (base)\n"                                                 \
@@ -30,8 +33,8 @@
     "  --resume               continue from the newest checkpoint of this run, if there is one\n"                      \
     "  --lr=X                 learning rate, the highest of the schedule\n"                                            \
     "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"                                    \
-    "                         the model, and the window of the grid\n"                                                 \
-    "Every key of a configuration is a flag, and flags win: `vitrain options` lists them all.\n"
+    "                         the model, and the window of the grid\n"
+#define VT_OF_CHECKPOINT "The configuration is the checkpoint's.\n"
 /* Flags of several subcommands. */
 #define VT_CHECKPOINT_HELP "directory of a checkpoint, or of a run (its best one); --checkpoint= may be left out"
 #define VT_RANKS_HELP "how many ranks (default: as the launcher says, 1 without one)"
@@ -188,9 +191,13 @@ static bool ask_help(int argument_count, char *const *arguments)
 static void print_help_of(const vt_subcommand *command)
 {
     const vt_row *flags = command->flags();
-    vt_print("%s", command->help);
+    const char *first = command == vt_subcommands ? "[train]" : command->name, *summary = command->summary;
+    const char *operands = command->operands != NULL ? command->operands : "";
+    vt_print("usage: vitrain %s %s%s[--name=value ...]\n\n", first, operands, operands[0] != '\0' ? " " : "");
+    vt_print("%c%s.\n%s", toupper((unsigned char)summary[0]), summary + 1, command->help);
     vt_rows_print(stdout, flags);
     if (flags->kind != VT_ROW_END) vt_print("  --help                            this text\n");
+    if (command->options != VT_NO_OPTIONS) vt_print("\n%s", VT_EVERY_OPTION);
     if (command->help_end != NULL) vt_print("%s", command->help_end);
 }
 
@@ -200,7 +207,8 @@ static void print_help(void)
              "usage: vitrain [subcommand] [--name=value ...]\n\n",
              vt_version());
     for (int i = 0; i < COMMAND_COUNT; i++) vt_print("  %-14s %s\n", vt_subcommands[i].name, vt_subcommands[i].summary);
-    vt_print("  %-14s %s\n\n%s", "help", "this text, or that of a subcommand: vitrain help NAME", VT_MOST_USED_OPTIONS);
+    vt_print("  %-14s %s\n\n%s", "help", "this text, or that of a subcommand: vitrain help NAME",
+             VT_EVERY_OPTION VT_MOST_USED_OPTIONS);
 }
 
 /* ---- running ---- */
