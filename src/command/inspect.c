@@ -33,9 +33,10 @@ void vt_inspect_fault(int *faults, const char *format, ...)
     ++*faults;
 }
 
-void vt_inspect_check(int *faults, vt_status status)
+bool vt_inspect_check(int *faults, vt_status status)
 {
     if (status != VT_OK) vt_inspect_fault(faults, "%s", vt_error_text());
+    return status == VT_OK;
 }
 
 /* ---- what data, statistics, checkpoints and forecasts say of their data, and in what two of them differ ---- */

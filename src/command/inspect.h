@@ -16,7 +16,7 @@ void vt_inspect_run(const char *directory, bool verify, int *faults);
 /* Prints "  FAULT: …" and counts it. Clears the noted error. */
 void vt_inspect_fault(int *faults, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A fault with the noted error as its sentence, unless `status` is VT_OK. */
-void vt_inspect_check(int *faults, vt_status status);
+/* True if `status` is VT_OK; else the noted error is the sentence of a fault. */
+bool vt_inspect_check(int *faults, vt_status status);
 
 #endif

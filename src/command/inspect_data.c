@@ -80,13 +80,13 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
              verify ? "" : " (--verify: of all)");
     for (int64_t c = 0; c < set->about->channels; c++) {
         const value_range *range = &set->ranges[c];
-        char *name = names != NULL && names[c][0] != '\0' ? vt_text_copy(names[c])
-                                                          : vt_text_format("channel %lld", (long long)c);
-        vt_print("      %-12s %-10s", name, file->about->meanings[c].units);
+        char number[32] = "";
+        const char *name = names != NULL ? names[c] : "";
+        if (name[0] == '\0') snprintf(number, sizeof number, "channel %lld", (long long)c);
+        vt_print("      %-12s %-10s", name[0] != '\0' ? name : number, file->about->meanings[c].units);
         if (range->least <= range->most) vt_print(" %12.6g %12.6g", (double)range->least, (double)range->most);
         if (range->missing > 0) vt_print("  %lld missing", (long long)range->missing);
         vt_print("\n");
-        free(name);
     }
 }
 
@@ -158,9 +158,7 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
     file_set set = {0};
     vt_fields_file *first = NULL;
     char size[VT_NUMBER_SIZE];
-    const vt_status listed = vt_file_list_open(directory, label, form, &list);
-    vt_inspect_check(faults, listed);
-    if (listed != VT_OK) return NULL;
+    if (!vt_inspect_check(faults, vt_file_list_open(directory, label, form, &list))) return NULL;
     vt_names noted = {0};
     const vt_file_group *last = list.groups + list.group_count - 1;
     set.groups = list.group_count;
@@ -266,37 +264,28 @@ static void print_statistics(const char *directory, const vt_fields_about *about
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
     const bool has_time_means = vt_output_holds(directory, names[2]); /* without it training works, too */
-    vt_text shapes = {0}, noted = {0};
+    const int before = *faults;
     if (!vt_output_holds(directory, names[0]) && !vt_output_holds(directory, names[1])) { /* data that are new */
         vt_print("  stats: none yet; `vitrain stats` makes them\n");
         return;
     }
+    vt_print("  stats:\n");
     for (int i = 0; i < (has_time_means ? 3 : 2); i++) {
-        char *path = vt_text_format("%s/%s", directory, names[i]);
+        char *path = vt_text_format("%s/%s", directory, names[i]), shape[128];
         vt_npy array = {0};
-        if (vt_npy_open(path, &array) == VT_OK) {
-            char shape[128];
+        if (vt_inspect_check(faults, vt_npy_open(path, &array))) {
             vt_tensor_shape_text(&array.shape, shape);
-            vt_text_append(&shapes, "%s %s %s", shapes.length > 0 ? "," : "", names[i], shape);
-            vt_npy_close(&array);
-        } else {
-            vt_text_append(&noted, "%s%s", noted.length > 0 ? "; " : "", vt_error_text());
-            vt_error_clear();
+            vt_print("    %s %s\n", names[i], shape);
         }
+        vt_npy_close(&array);
         free(path);
     }
-    vt_print("  stats:%s\n", shapes.length > 0 ? shapes.characters : "");
     if (!has_time_means) vt_print("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
     if (!vt_output_holds(directory, "climatology.h5"))
         vt_print(
             "    no climatology.h5: evaluate will score no skill and no ACC against the season; `vitrain stats` makes "
             "it\n");
-    if (noted.length > 0)
-        vt_inspect_fault(faults, "%s", noted.characters);
-    else if (about != NULL)
-        vt_inspect_check(faults, check_statistics(directory, about, form));
-    vt_text_close(&shapes);
-    vt_text_close(&noted);
+    if (*faults == before && about != NULL) vt_inspect_check(faults, check_statistics(directory, about, form));
 }
 
 /* ---- a Zarr store ---- */
@@ -333,9 +322,7 @@ static bool print_arrays(const char *path, int *faults)
 {
     vt_store *store = NULL;
     vt_names names = {0};
-    const vt_status opened = vt_store_open(path, &store);
-    vt_inspect_check(faults, opened);
-    if (opened != VT_OK) return false;
+    if (!vt_inspect_check(faults, vt_store_open(path, &store))) return false;
     print_warning(store->oddity);
     store->kind->visit(store, "", true, vt_array_note_name, &names);
     for (int64_t i = 0; i < names.count; i++) vt_inspect_check(faults, print_array(store, names.names[i]));

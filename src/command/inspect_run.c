@@ -104,9 +104,7 @@ void vt_inspect_run(const char *directory, bool verify, int *faults)
     vt_run_files run;
     vt_print("%s: a run\n", directory);
     fflush(stdout);
-    const vt_status opened = vt_run_files_open(directory, &run);
-    vt_inspect_check(faults, opened);
-    if (opened == VT_OK) {
+    if (vt_inspect_check(faults, vt_run_files_open(directory, &run))) {
         print_configuration(&run);
         print_losses(&run, faults);
     }
