@@ -411,8 +411,7 @@ vt_status vt_command_init(const vt_call *call)
     for (; init.option_count < call->option_count; init.option_count++)
         init.options[init.option_count] = vt_text_copy(call->options[init.option_count]);
     VT_TRY(vt_output_check_file("--output", path));
-    VT_CHECK(flags->force || !vt_output_exists(path),
-             "%s exists already; give --force to replace it, or another --output", path);
+    VT_TRY(vt_output_check_absent(path, flags->force));
     VT_TRY(add_option(&init, "data_dir", init.directory));
     VT_TRY(look_at_data(&init));
     if (flags->hardware != NULL)

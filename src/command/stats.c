@@ -30,21 +30,17 @@ static void find_directories(const char *directory, const char *chosen_output, b
  * files, and gets these alone: *keeps. */
 static vt_status check_overwriting(const char *directory, bool *keeps)
 {
-    static const char *const names[] = {"global_means.npy",   "global_stds.npy", "time_means.npy",
-                                        "time_diff_stds.npy", "climatology.h5",  "about.json"};
-    enum { NAMES = sizeof names / sizeof names[0], OLD = 3, LATER = 5 };
+    static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy", "time_diff_stds.npy",
+                                        "climatology.h5"};
+    enum { NAMES = sizeof names / sizeof names[0], OLD = 3 };
     vt_status status = VT_OK;
-    bool there[NAMES];
-    int first = NAMES, old = 0, later = 0;
-    for (int i = 0; i < NAMES; i++) {
-        there[i] = vt_output_holds(directory, names[i]);
-        if (there[i] && first == NAMES) first = i;
-        if (i < LATER) *(i < OLD ? &old : &later) += there[i];
+    *keeps = true;
+    for (int i = 0; i < NAMES; i++) *keeps = *keeps && vt_output_holds(directory, names[i]) == (i < OLD);
+    for (int i = 0; i < NAMES && status == VT_OK && !*keeps; i++) {
+        char *path = vt_text_format("%s/%s", directory, names[i]);
+        status = vt_output_check_absent(path, false);
+        free(path);
     }
-    *keeps = old == OLD && later == 0;
-    VT_CHECK(old + later == 0 || *keeps, "%s/%s exists already; give --force to replace it, or another --output",
-             directory, names[first]);
-done:
     return status;
 }
 
