@@ -259,7 +259,8 @@ done:
     return status;
 }
 
-vt_status vt_command_run_other(int argument_count, char *const *arguments)
+/* Runs the subcommand that the arguments begin with. */
+static vt_status run_named(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     const bool asks = argument_count > 1 && ask_help(1, arguments + 1);
@@ -294,9 +295,9 @@ static vt_status dispatch(int argument_count, char *const *arguments)
         print_help();
         return VT_OK;
     }
-    if (helps) return vt_command_run_other(2, ask);
+    if (helps) return run_named(2, ask);
     if (first[0] == '-') return run_command(&vt_subcommands[0], argument_count, arguments); /* train */
-    return vt_command_run_other(argument_count, arguments);
+    return run_named(argument_count, arguments);
 }
 
 /* If one of the three standard files is closed, the next file that is opened would get its number, and output meant for

@@ -54,9 +54,6 @@ extern const int vt_subcommand_count;
  * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
 
-/* Runs the subcommand that the arguments begin with, as if they were a command line: for one that needs another. */
-vt_status vt_command_run_other(int argument_count, char *const *arguments);
-
 /* How many of these words are the first ones of its name; *rest: what of the name they leave. */
 int vt_subcommand_words(const vt_subcommand *command, int count, char *const *words, const char **rest);
 

@@ -119,20 +119,20 @@ done:
 
 static vt_status run_stats(const initial *init)
 {
-    static const char *const options[] = {"variables", "coordinates", "time_step", "train_period",
-                                          "lat_range", "lon_range",   "missing",   "accept"};
-    enum { OPTIONS = sizeof options / sizeof options[0] };
-    char *arguments[OPTIONS + 3] = {vt_text_copy("stats"), vt_text_copy(init->directory)};
-    int count = 2;
-    for (int i = 0; i < OPTIONS; i++) {
-        char *value = vt_config_value_text(init->given, options[i]);
-        if (strcmp(value, "None") != 0) arguments[count++] = vt_text_format("--%s=%s", options[i], value);
-        free(value);
-    }
-    arguments[count++] = vt_text_format("--dt=%lld", (long long)init->data.dt);
-    const vt_status status = vt_command_run_other(count, arguments);
-    for (int i = 0; i < count; i++) free(arguments[i]);
-    return status;
+    const vt_config *given = init->given;
+    const char *directory = init->directory;
+    vt_stats_flags flags = {.variables = given->variables,
+                            .coordinates = given->coordinates,
+                            .time_step = given->time_step,
+                            .train_period = given->train_period,
+                            .transform = given->transform,
+                            .lat_range = {given->lat_range[0], given->lat_range[1]},
+                            .lon_range = {given->lon_range[0], given->lon_range[1]},
+                            .missing = given->missing,
+                            .accept = given->accept,
+                            .dt = init->data.dt,
+                            .harmonics = 1};
+    return vt_command_stats(&(vt_call){.flags = &flags, .operands = &directory, .operand_count = 1});
 }
 
 /* Makes the statistics that aren't there. Where values are missing this fails, and its error names the option that
