@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/text.h"
 #include "base/version.h"
+#include "source/fields/about.h"
 
 /* The page's sections after the options. An entry without a meaning is the title of the next one. */
 static const struct {
@@ -113,27 +113,23 @@ static void print_entry(FILE *file, const char *name, const char *form, const ch
 
 /* ---- flags ---- */
 
-/* "--name=N", and "help (whole number, 1 to 20; default 8)". */
-static void print_flag(FILE *file, const vt_row *row)
-{
-    vt_text form = {0}, meaning = {0};
-    char *name = vt_text_format("--%s", row->name);
-    vt_row_form(row, &form);
-    vt_row_explain(row, &meaning);
-    if (row->flag_only) vt_text_append(&meaning, " (a flag only)");
-    print_entry(file, name, form.characters, meaning.characters);
-    free(name);
-    vt_text_close(&form);
-    vt_text_close(&meaning);
-}
-
+/* "--name=N", and "help (whole number, 1 to 20; default 8)" of each. */
 static void print_flags(FILE *file, const vt_row *rows, const char *macro)
 {
     for (const vt_row *row = rows; row->kind != VT_ROW_END; row++) {
-        if (row->kind == VT_ROW_SECTION)
+        if (row->kind == VT_ROW_SECTION) {
             print_heading(file, macro, row->name);
-        else
-            print_flag(file, row);
+            continue;
+        }
+        vt_text form = {0}, meaning = {0};
+        char *name = vt_text_format("--%s", row->name);
+        vt_row_form(row, &form);
+        vt_row_explain(row, &meaning);
+        if (row->flag_only) vt_text_append(&meaning, " (a flag only)");
+        print_entry(file, name, form.characters, meaning.characters);
+        free(name);
+        vt_text_close(&form);
+        vt_text_close(&meaning);
     }
 }
 
@@ -152,37 +148,13 @@ static void print_subcommand(FILE *file, const vt_subcommand *command)
                           "are flags that change it.");
 }
 
-static void print_options(FILE *file)
-{
-    fputs(".SH OPTIONS\n", file);
-    print_lines(
-        file, "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value; a flag wins "
-              "over the file, and of a repeated one the last counts. A switch (true or false) takes a value only "
-              "after =. What has no default is None: not set. Those that are a flag only are no keys of the file. "
-              "Options under a heading `Only with ...' can be set only in such a run.");
-    print_flags(file, vt_options, ".SS");
-}
-
-/* ---- the page ---- */
-
-static void print_title(FILE *file)
-{
-    const char *epoch = getenv("SOURCE_DATE_EPOCH");
-    int64_t seconds = 0;
-    if (epoch == NULL || !vt_text_to_integer(epoch, &seconds)) seconds = time(NULL);
-    const time_t now = (time_t)seconds;
-    struct tm date;
-    char day[32] = "";
-    if (gmtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
-    fprintf(file, ".TH VITRAIN 1 \"%s\" \"vitrain ", day);
-    print_text(file, vt_version());
-    fputs("\" \"User Commands\"\n.nh\n.ad l\n", file);
-}
-
 void vt_man_page_print(FILE *file)
 {
-    print_title(file);
-    fputs(".SH NAME\nvitrain \\- train models of weather, cosmology and text\n"
+    char now[VT_NOW_SIZE];
+    fprintf(file, ".TH VITRAIN 1 \"%.10s\" \"vitrain ", vt_fields_about_now(now));
+    print_text(file, vt_version());
+    fputs("\" \"User Commands\"\n.nh\n.ad l\n"
+          ".SH NAME\nvitrain \\- train models of weather, cosmology and text\n"
           ".SH SYNOPSIS\n.B vitrain\n.RB [ train ]\n[\\fB\\-\\-config\\fR=\\fINAME\\fR]\n"
           "[\\fB\\-\\-\\fIoption\\fR=\\fIvalue\\fR ...]\n.br\n.B vitrain\n.I subcommand\n"
           "[\\fB\\-\\-\\fIflag\\fR=\\fIvalue\\fR ...]\n.br\n.B vitrain help\n[\\fIsubcommand\\fR]\n"
@@ -196,7 +168,13 @@ void vt_man_page_print(FILE *file)
                 "forecasts, and look at runs, checkpoints and layouts.");
     fputs(".SH SUBCOMMANDS\n", file);
     for (int i = 0; i < vt_subcommand_count; i++) print_subcommand(file, &vt_subcommands[i]);
-    print_options(file);
+    fputs(".SH OPTIONS\n", file);
+    print_lines(
+        file, "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value; a flag wins "
+              "over the file, and of a repeated one the last counts. A switch (true or false) takes a value only "
+              "after =. What has no default is None: not set. Those that are a flag only are no keys of the file. "
+              "Options under a heading `Only with ...' can be set only in such a run.");
+    print_flags(file, vt_options, ".SS");
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
         if (entries[i].meaning == NULL)
             print_heading(file, ".SH", entries[i].name);
