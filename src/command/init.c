@@ -418,7 +418,7 @@ vt_status vt_command_init(const vt_call *call)
         VT_TRY(vt_hardware_read(flags->hardware, &init.hardware));
     else
         VT_TRY(vt_backend_open(init.given, 0, 0, &init.backend));
-    init.data.on_gpu = init.backend != NULL ? !init.backend->shares_host_memory : !init.hardware.host_memory;
+    init.data.on_gpu = init.backend != NULL ? !init.backend->shares_host_memory : init.hardware.kind == VT_MACHINE_GPU;
     VT_TRY(count_samples(&init));
     VT_TRY(choose(&init));
     VT_TRY(write_file(&init, path, call->line));

@@ -157,11 +157,12 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
              (long long)layouts->count, (long long)fitting, all ? "" : "; here the fastest that fits of each grid",
              all ? "" : "--all shows every layout, ");
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
-    if (hardware->host_memory && config->ranks < domains)
+    if (hardware->kind == VT_MACHINE_CPU && config->ranks < domains)
         vt_print_wrapped("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
                          "submit/local.sh %d (docs/performance.md).\n",
                          domains, domains);
-    if (hardware->host_memory && hardware->ranks_per_node > 0 && (double)config->ranks > hardware->ranks_per_node)
+    if (hardware->kind == VT_MACHINE_CPU && hardware->ranks_per_node > 0 &&
+        (double)config->ranks > hardware->ranks_per_node)
         vt_print_wrapped("%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that "
                          "share the cores of one are slower: measure it with as many (mpirun -np N vitrain plan "
                          "--calibrate=FILE).\n",
