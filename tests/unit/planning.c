@@ -391,10 +391,12 @@ TEST(hardware_file)
     EXPECT_NEAR(again.matrix_tflops[VT_FLOAT16], 2, 0); /* not given: as bf16 */
     EXPECT_NEAR(again.attention_fraction[VT_FLOAT16], 0.25, 0);
     machine.matrix_tflops[VT_FLOAT16] = 0.5;
+    machine.work_fraction[VT_WORK_OPTIMIZER] = 15.6; /* in caches, while others use the memory */
     EXPECT_OK(vt_hardware_write(&machine, "", path));
     EXPECT_OK(vt_hardware_read(path, &again));
     EXPECT_NEAR(again.matrix_tflops[VT_FLOAT16], 0.5, 0);
     EXPECT_NEAR(again.matrix_fraction[VT_FLOAT16], 0.5, 0);
+    EXPECT_NEAR(again.work_fraction[VT_WORK_OPTIMIZER], 15.6, 1e-5);
     static const char *const known[] = {"h100-sxm", "h200-sxm", "a100-40", "a100-80", "h100-nvl", "cpu"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         EXPECT_OK(vt_hardware_read(known[i], &again));
