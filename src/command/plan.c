@@ -73,7 +73,7 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
         for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) vt_print(",%.0f", o->bytes[c]);
         vt_print(",%.6g", o->cost.step);
         for (int c = 0; c < VT_COST_COUNT; c++) vt_print(",%.6g", o->cost.seconds[c]);
-        vt_print(",%.6g,%s,%.0f,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_name(o->cost.bound), o->waiting,
+        vt_print(",%.6g,%s,%.0f,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_names[o->cost.bound], o->waiting,
                  (double)config->global_batch_size / o->cost.step, 1e-12 * o->flops / o->cost.step, run,
                  energy_kwh(config, hardware, run));
     }
@@ -96,7 +96,7 @@ static void print_row(const vt_config *config, const vt_option_cost *o, bool ter
 {
     char bound[48] = "does not fit", bubble[16] = "-";
     if (o->fits)
-        snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_name(o->cost.bound),
+        snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_names[o->cost.bound],
                  100 * o->cost.seconds[o->cost.bound] / o->cost.step);
     if (o->pipeline > 1)
         snprintf(bubble, sizeof bubble, "%.0f %%", 100 * o->cost.seconds[VT_COST_BUBBLE] / o->cost.step);

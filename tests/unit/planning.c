@@ -83,7 +83,7 @@ TEST(offloaded_activations_hide_behind_computing)
     machine.host_gb_s = 0.25; /* 16 s each way */
     vt_cost_of(config, &machine, &plan, &cost);
     EXPECT_NEAR(cost.seconds[VT_COST_LINK], 2 * 16 - 9, 1e-9);
-    EXPECT(cost.bound == VT_COST_LINK && strcmp(vt_cost_name(cost.bound), "link") == 0);
+    EXPECT(cost.bound == VT_COST_LINK && strcmp(vt_cost_names[cost.bound], "link") == 0);
     machine.host_gb_s = 4;
     vt_cost_of(config, &machine, &plan, &cost);
     EXPECT(cost.seconds[VT_COST_LINK] == 0);
