@@ -188,17 +188,17 @@ static bool ask_help(int argument_count, char *const *arguments)
     return false;
 }
 
-static void print_help_of(const vt_subcommand *command)
+void vt_subcommand_print_help(FILE *file, const vt_subcommand *command)
 {
     const vt_row *flags = command->flags();
     const char *first = command == vt_subcommands ? "[train]" : command->name, *summary = command->summary;
     const char *operands = command->operands != NULL ? command->operands : "";
-    vt_print("usage: vitrain %s %s%s[--name=value ...]\n\n", first, operands, operands[0] != '\0' ? " " : "");
-    vt_print("%c%s.\n%s", toupper((unsigned char)summary[0]), summary + 1, command->help);
-    vt_rows_print(stdout, flags);
-    if (flags->kind != VT_ROW_END) vt_print("  --help                            this text\n");
-    if (command->options != VT_NO_OPTIONS) vt_print("\n%s", VT_EVERY_OPTION);
-    if (command->help_end != NULL) vt_print("%s", command->help_end);
+    fprintf(file, "usage: vitrain %s %s%s[--name=value ...]\n\n", first, operands, operands[0] != '\0' ? " " : "");
+    fprintf(file, "%c%s.\n%s", toupper((unsigned char)summary[0]), summary + 1, command->help);
+    vt_rows_print(file, flags);
+    if (flags->kind != VT_ROW_END) fprintf(file, "  --help                            this text\n");
+    if (command->options != VT_NO_OPTIONS) fprintf(file, "\n%s", VT_EVERY_OPTION);
+    if (command->help_end != NULL) fprintf(file, "%s", command->help_end);
 }
 
 static void print_help(void)
@@ -236,7 +236,7 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
     const bool alone = command->ranks == VT_RANK_ALONE;
     bool early = true, connected = false;
     if (ask_help(argument_count, arguments)) {
-        print_help_of(command);
+        vt_subcommand_print_help(stdout, command);
         goto done;
     }
     if (alone || command->options != VT_NO_OPTIONS) VT_TRY(vt_launch_detect(&call.launch));
@@ -274,7 +274,7 @@ static vt_status run_named(int argument_count, char *const *arguments)
             goto done;
         }
         if (used == 0) continue;
-        if (asks) print_help_of(command);
+        if (asks) vt_subcommand_print_help(stdout, command);
         vt_text_append(&longer, "%s`vitrain %s`", longer.length > 0 ? " or " : "", command->name);
     }
     if (longer.length == 0) VT_TRY(unknown_command(arguments[0]));

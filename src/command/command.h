@@ -57,6 +57,9 @@ int vt_command_run(int argument_count, char *const *arguments);
 /* How many of these words are the first ones of its name; *rest: what of the name they leave. */
 int vt_subcommand_words(const vt_subcommand *command, int count, char *const *words, const char **rest);
 
+/* What its --help prints. */
+void vt_subcommand_print_help(FILE *file, const vt_subcommand *command);
+
 /* The row of the flag "--name", "--name=value" or, where a name is one letter, "-n"; NULL: there is none. */
 const vt_row *vt_flag_find(const vt_row *rows, const char *word);
 
