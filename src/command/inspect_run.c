@@ -8,7 +8,7 @@
 #include "command/inspect.h"
 #include "config/option.h"
 #include "journal/run_directory.h"
-#include "report/run_files.h"
+#include "report/run_report.h"
 #include "storage/output_file.h"
 
 /* Does the key distinguish runs: is it an option of the model, or one of these? */
@@ -32,23 +32,14 @@ static void print_configuration(const vt_run_files *run)
     vt_print(" … (config.yaml)\n");
 }
 
-static void print_losses(const vt_run_files *run, int *faults)
+/* In the words of its report. */
+static void print_figures(const vt_run_files *run, int *faults)
 {
-    const vt_table *steps = &run->steps, *epochs = &run->epochs;
-    char baseline[VT_BASELINE_NAME];
-    if (steps->rows > 0)
-        vt_print("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
-                 vt_table_value(steps, -1, "step"), vt_table_value(steps, -1, "epoch"),
-                 vt_table_value(steps, -1, "loss"), vt_table_value(steps, -1, "samples_per_sec"),
-                 100 * vt_table_value(steps, -1, "data_wait_fraction"));
-    else
-        vt_print("  steps: none yet\n");
-    if (epochs->rows > 0)
-        vt_print("  epochs: %.0f done, last losses: training %.6g, validation %.6g (%s %.6g)\n",
-                 vt_table_value(epochs, -1, "epoch"), vt_table_value(epochs, -1, "train_loss"),
-                 vt_table_value(epochs, -1, "valid_loss"), vt_epochs_baseline(epochs, baseline),
-                 vt_epochs_baseline_value(epochs, "loss"));
-    if (steps->rows > 0 && !isfinite(vt_table_value(steps, -1, "loss")))
+    vt_run_figure figures[VT_RUN_FIGURES];
+    vt_run_figures_of(run, figures);
+    for (const vt_run_figure *figure = figures; figure < figures + VT_RUN_FIGURES; figure++)
+        if (figure->value[0] != '\0') vt_print("  %s: %s, %s\n", figure->name, figure->value, figure->detail);
+    if (run->steps.rows > 0 && !isfinite(vt_table_value(&run->steps, -1, "loss")))
         vt_inspect_fault(faults, "the last step's loss is not a number");
 }
 
@@ -106,7 +97,7 @@ void vt_inspect_run(const char *directory, bool verify, int *faults)
     fflush(stdout);
     if (vt_inspect_check(faults, vt_run_files_open(directory, &run))) {
         print_configuration(&run);
-        print_losses(&run, faults);
+        print_figures(&run, faults);
     }
     vt_run_files_close(&run);
     print_end(directory);
