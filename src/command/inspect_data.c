@@ -206,35 +206,25 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
 enum { SETS = 3 };
 static const char *const sets[SETS] = {"train", "valid", "test"};
 
-static vt_status compare_sets(char *const *directories, const vt_fields_about *about, const vt_fields_form *forms)
+static vt_status compare_sets(vt_fields_about *const *abouts, const char *accepted)
 {
+    static const char *const words[SETS] = {"training", "validation", "test"};
     vt_status status = VT_OK;
-    vt_dataset *opened[SETS] = {NULL};
-    for (int i = 0; i < SETS; i++) {
-        if (directories[i] == NULL) continue;
-        const vt_dataset_options options = {.set = (vt_set)i,
-                                            .directory = directories[i],
-                                            .option_name = sets[i],
-                                            .height = about->rows,
-                                            .width = about->columns,
-                                            .in_channels = about->channels,
-                                            .out_channels = about->channels,
-                                            .dt = 1,
-                                            .sample_limit = VT_UNSET_INTEGER,
-                                            .form = forms[i]};
-        VT_TRY(vt_dataset_open(&options, &opened[i]));
-    }
+    vt_text remarks = {0};
+    const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = accepted};
     for (int i = 0; i < SETS; i++)
         for (int j = i + 1; j < SETS; j++) {
-            if (opened[i] == NULL || opened[j] == NULL) continue;
-            const vt_source *one = vt_dataset_source(opened[i]), *other = vt_dataset_source(opened[j]);
-            VT_TRY(vt_source_agree(one, other));
-            char *sentence = one->kind->shared(one, other);
-            print_warning(sentence);
-            free(sentence);
+            if (abouts[i] == NULL || abouts[j] == NULL) continue;
+            const vt_fields_side one = {abouts[i], sets[i]}, other = {abouts[j], sets[j]};
+            VT_TRY(vt_fields_compare(&rules, &other, &one, &remarks));
+            if (!vt_fields_share_times(abouts[i], abouts[j])) continue;
+            vt_print(
+                "    WARNING: %s and %s overlap: scores on times that are in both look better than forecasts are\n",
+                words[i], words[j]);
         }
 done:
-    for (int i = 0; i < SETS; i++) vt_dataset_close(&opened[i]);
+    print_warning(remarks.characters);
+    vt_text_close(&remarks);
     return status;
 }
 
@@ -340,46 +330,34 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
 {
     static const char *const options[SETS] = {"train_period", "valid_period", "test_period"};
     bool any = false, chosen = false;
-    char *directories[SETS] = {NULL};
-    vt_fields_form forms[SETS];
-    vt_fields_about *about = NULL;
+    vt_fields_about *abouts[SETS] = {NULL}, *about = NULL; /* of each set, and of the first of them */
     const int before = *faults;
     const bool is_store = vt_store_is_directory(directory);
     vt_print("%s: data\n", directory);
     fflush(stdout);
     if (is_store && form->variables == NULL && !print_arrays(directory, faults)) return;
-    for (int i = 0; i < SETS; i++) {
-        forms[i] = *form;
-        forms[i].period = periods[i];
-        forms[i].period_option = options[i];
-        chosen = chosen || periods[i] != NULL;
-    }
+    for (int i = 0; i < SETS; i++) chosen = chosen || periods[i] != NULL;
     for (int i = 0; i < SETS; i++) {
         const bool by_period = periods[i] != NULL, wanted = i < 2 && !chosen; /* a test year is optional */
         char *path = by_period ? vt_text_copy(directory) : vt_text_format("%s/%s", directory, sets[i]);
+        vt_fields_form own = *form;
+        own.period = periods[i];
+        own.period_option = options[i];
         if (by_period || vt_output_exists(path)) {
-            vt_fields_about *found = print_files(path, sets[i], &forms[i], verify, faults);
+            abouts[i] = print_files(path, sets[i], &own, verify, faults);
             any = true;
-            directories[i] = path;
-            if (about != NULL)
-                vt_fields_about_close(&found);
-            else
-                about = found;
-            continue;
+        } else if (any && wanted) {
+            vt_inspect_fault(faults, "there is no %s", path);
         }
-        if (any && wanted) vt_inspect_fault(faults, "there is no %s", path);
         free(path);
     }
-    if (!any) {
-        directories[0] = vt_text_copy(directory);
-        about = print_files(directory, "files", form, verify, faults);
-    }
-    if (*faults == before && about != NULL) vt_inspect_check(faults, compare_sets(directories, about, forms));
-    for (int i = 0; i < SETS; i++) free(directories[i]);
+    if (!any) abouts[0] = print_files(directory, "files", form, verify, faults);
+    for (int i = SETS - 1; i >= 0; i--) about = abouts[i] != NULL ? abouts[i] : about;
+    if (*faults == before) vt_inspect_check(faults, compare_sets(abouts, form->accept));
     if (!any) goto done;
     char *statistics = is_store ? vt_config_beside_store(directory, "stats") : vt_text_format("%s/stats", directory);
     print_statistics(statistics, about, form, faults);
     free(statistics);
 done:
-    vt_fields_about_close(&about);
+    for (int i = 0; i < SETS; i++) vt_fields_about_close(&abouts[i]);
 }
