@@ -239,17 +239,19 @@ static vt_status plan(const vt_call *call, int64_t rank_count)
 {
     vt_status status = VT_OK;
     const vt_plan_flags *flags = call->flags;
-    const bool rules = flags->rules != VT_RULES_OFF, needs_config = !rules || vt_plan_rules_needs_config(flags);
+    const bool rules = flags->rules != VT_RULES_OFF;
+    const bool other_model =
+        flags->rules == VT_RULES_MEGATRON || flags->layers > 0 || flags->hidden > 0 || !isnan(flags->parameters);
     vt_hardware hardware;
     vt_config *config = NULL;
     int64_t *ranks = NULL;
     int count = 0;
-    VT_CHECK(needs_config || call->option_count == 0,
+    VT_CHECK(!other_model || call->option_count == 0,
              "plan: '%s' belongs to the run's model, but --rules is given another one; leave one of the two out",
              call->options[0]);
     if (flags->scaling != NULL) VT_TRY(vt_plan_scaling_ranks(flags->scaling, &ranks, &count));
     VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : rules ? "a100-80" : "cpu", &hardware));
-    if (needs_config) VT_TRY(open_config(call, rules ? 1 : count > 0 ? ranks[0] : rank_count, &config));
+    if (!other_model) VT_TRY(open_config(call, rules ? 1 : count > 0 ? ranks[0] : rank_count, &config));
     if (rules)
         VT_TRY(vt_plan_rules_print(flags, config, &hardware));
     else if (count > 0)
