@@ -38,10 +38,6 @@
 /* Flags of several subcommands. */
 #define VT_CHECKPOINT_HELP "directory of a checkpoint, or of a run (its best one); --checkpoint= may be left out"
 #define VT_RANKS_HELP "how many ranks (default: as the launcher says, 1 without one)"
-#define VT_VARIABLES_HELP "netCDF: the variables that are the channels, [u10,z@500]"
-#define VT_COORDINATES_HELP "names of coordinates, [lat=FNOCY,time=T]"
-#define VT_TIME_STEP_HELP                                                                                              \
-    "as in training: 6h takes these of hourly times, or is the time between those of files that don't say it"
 
 /* clang-format off */
 #define VT_OTHER_ROW(...) {__VA_ARGS__},

@@ -119,20 +119,17 @@ done:
 
 static vt_status run_stats(const initial *init)
 {
-    const vt_config *given = init->given;
     const char *directory = init->directory;
-    vt_stats_flags flags = {.variables = given->variables,
-                            .coordinates = given->coordinates,
-                            .time_step = given->time_step,
-                            .train_period = given->train_period,
-                            .transform = given->transform,
-                            .lat_range = {given->lat_range[0], given->lat_range[1]},
-                            .lon_range = {given->lon_range[0], given->lon_range[1]},
-                            .missing = given->missing,
-                            .accept = given->accept,
-                            .dt = init->data.dt,
-                            .harmonics = 1};
-    return vt_command_stats(&(vt_call){.flags = &flags, .operands = &directory, .operand_count = 1});
+    char dt[48], *options[init->option_count + 1];
+    vt_stats_flags flags = {.harmonics = 1};
+    snprintf(dt, sizeof dt, "--dt=%lld", (long long)init->data.dt);
+    memcpy(options, init->options, (size_t)init->option_count * sizeof *options);
+    options[init->option_count] = dt;
+    return vt_command_stats(&(vt_call){.flags = &flags,
+                                       .operands = &directory,
+                                       .operand_count = 1,
+                                       .options = options,
+                                       .option_count = init->option_count + 1});
 }
 
 /* Makes the statistics that aren't there. Where values are missing this fails, and its error names the option that

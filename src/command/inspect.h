@@ -9,8 +9,7 @@
 /* What inspect.c calls for these kinds. They print on standard output, `brief` in one line. Missing or damaged parts
  * are printed and counted in *faults. `verify`: read everything. */
 void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
-void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
-                     int *faults); /* periods of train, valid and test set, or NULL */
+void vt_inspect_data(const char *directory, const vt_config *config, bool verify, int *faults);
 void vt_inspect_run(const char *directory, bool verify, int *faults);
 
 /* Prints "  FAULT: …" and counts it. Clears the noted error. */

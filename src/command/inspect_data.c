@@ -325,24 +325,22 @@ static bool print_arrays(const char *path, int *faults)
     return has_fields;
 }
 
-void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
-                     int *faults)
+void vt_inspect_data(const char *directory, const vt_config *config, bool verify, int *faults)
 {
-    static const char *const options[SETS] = {"train_period", "valid_period", "test_period"};
+    vt_fields_form form = vt_fields_options(config, VT_SET_TRAINING).form;
     bool any = false, chosen = false;
     vt_fields_about *abouts[SETS] = {NULL}, *about = NULL; /* of each set, and of the first of them */
     const int before = *faults;
     const bool is_store = vt_store_is_directory(directory);
     vt_print("%s: data\n", directory);
     fflush(stdout);
-    if (is_store && form->variables == NULL && !print_arrays(directory, faults)) return;
-    for (int i = 0; i < SETS; i++) chosen = chosen || periods[i] != NULL;
+    if (is_store && form.variables == NULL && !print_arrays(directory, faults)) return;
+    form.period = NULL;
+    for (int i = 0; i < SETS; i++) chosen = chosen || vt_fields_options(config, (vt_set)i).form.period != NULL;
     for (int i = 0; i < SETS; i++) {
-        const bool by_period = periods[i] != NULL, wanted = i < 2 && !chosen; /* a test year is optional */
+        const vt_fields_form own = vt_fields_options(config, (vt_set)i).form;
+        const bool by_period = own.period != NULL, wanted = i < 2 && !chosen; /* a test year is optional */
         char *path = by_period ? vt_text_copy(directory) : vt_text_format("%s/%s", directory, sets[i]);
-        vt_fields_form own = *form;
-        own.period = periods[i];
-        own.period_option = options[i];
         if (by_period || vt_output_exists(path)) {
             abouts[i] = print_files(path, sets[i], &own, verify, faults);
             any = true;
@@ -351,12 +349,12 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
         }
         free(path);
     }
-    if (!any) abouts[0] = print_files(directory, "files", form, verify, faults);
+    if (!any) abouts[0] = print_files(directory, "files", &form, verify, faults);
     for (int i = SETS - 1; i >= 0; i--) about = abouts[i] != NULL ? abouts[i] : about;
-    if (*faults == before) vt_inspect_check(faults, compare_sets(abouts, form->accept));
+    if (*faults == before) vt_inspect_check(faults, compare_sets(abouts, form.accept));
     if (!any) goto done;
     char *statistics = is_store ? vt_config_beside_store(directory, "stats") : vt_text_format("%s/stats", directory);
-    print_statistics(statistics, about, form, faults);
+    print_statistics(statistics, about, &form, faults);
     free(statistics);
 done:
     for (int i = 0; i < SETS; i++) vt_fields_about_close(&abouts[i]);
