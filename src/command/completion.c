@@ -91,6 +91,7 @@ void vt_completion_print_names(FILE *file, const char *lines)
         length = strcspn(lines, "\n");
         vt_names_take(&words, vt_text_format("%.*s", (int)length, lines));
     }
+    VT_ASSERT(words.names != NULL);
     const bool helps = words.count > 1 && strcmp(words.names[0], "help") == 0;
     char **first = words.names + helps, *typed = words.names[words.count - 1];
     const int given = (int)words.count - 1 - helps; /* complete words */
