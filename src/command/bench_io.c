@@ -10,19 +10,22 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "data/loader.h"
 #include "data/source.h"
 #include "parallel/world.h"
 #include "source/sources.h"
 #include "training/reader.h"
 
-enum { ROUNDS = 5, LEAST_BATCHES = 8 };
+enum { ROUNDS = 5, LEAST_BATCHES = 8, CACHE_LINE = 64 };
 #define BYTES_OF_A_ROUND 4e9            /* about a second */
 #define STORED_BYTES (INT64_C(1) << 29) /* bytes of gzip data that are kept in memory */
 
+/* What the reader takes from a file at once, and where in the ring a plain read, or inflating, puts it. */
 typedef struct {
     vt_file_extent extent;
-    int64_t batch, place; /* its first byte's place in the batch */
+    int64_t place;
+    unsigned char *stored; /* the gzip data in memory; NULL: not kept */
 } piece;
 
 typedef struct {
@@ -30,21 +33,18 @@ typedef struct {
     vt_world *world;
     vt_source *source;
     vt_loader *loader;
-    int64_t batches; /* batches in a round */
-    int64_t threads; /* threads of the plain reads: at least one */
-    int64_t batch_floats, sample_bytes;
-    float *ring; /* [prefetch + 1 batches]: as much memory as the reader fills in turn */
-    int64_t ring_batches;
+    int64_t batches; /* of a round */
+    int64_t threads; /* of the plain reads: at least one */
+    int64_t sample_bytes;
+    char *ring; /* as much memory as the reader fills in turn, and at least as large as any piece */
+    int64_t ring_bytes;
 
-    /* The bytes that the reader takes from the files for the same batches. */
+    /* Of the same batches. */
     vt_read_plan **plans; /* [batches]; they keep the files open */
     piece *pieces;        /* [piece_count] */
-    int64_t piece_count, bytes, largest_batch;
+    int64_t piece_count, bytes, inflated, largest, next_place;
     bool through_library;
-
-    /* The gzip data of the first batches, in memory. */
-    unsigned char **stored; /* [stored_count] */
-    int64_t stored_count, stored_batches, inflated_bytes, largest_chunk;
+    int64_t stored_count, stored_inflated; /* of the first pieces, if all are gzip data */
 } bench;
 
 /* ---- the reader ---- */
@@ -69,49 +69,49 @@ done:
 
 /* ---- plain pread ---- */
 
-static size_t ring_bytes(const bench *b)
-{
-    return (size_t)(b->ring_batches * b->batch_floats) * sizeof(float);
-}
-
-static vt_status add_batch(bench *b, int64_t index, const vt_batch *batch)
+/* Its pages are touched before anything is measured. */
+static vt_status allocate_ring(bench *b, int64_t bytes)
 {
     vt_status status = VT_OK;
-    const vt_reading *reading = vt_source_reading(b->source);
-    char *place = (char *)b->ring;
-    void *tensors[VT_BATCH_TENSORS];
-    int64_t bytes = 0;
-    for (int t = 0; t < b->source->tensor_count; t++) {
-        tensors[t] = place;
-        place += (size_t)batch->sample_count * vt_tensor_bytes(&b->source->specs[t]);
-    }
-    b->plans[index] = reading->open(b->source);
-    VT_TRY(reading->make(b->plans[index], batch->samples, batch->sample_count, tensors));
-    for (int64_t i = 0; i < b->plans[index]->item_count && reading->extent != NULL; i++) {
-        for (int64_t k = 0;; k++) {
-            vt_file_extent extent = reading->extent(b->plans[index], i, k);
-            if (extent.bytes < 0) break;
-            b->through_library = b->through_library || extent.descriptor < 0;
-            if (extent.descriptor < 0 || extent.bytes == 0) continue;
-            b->pieces = vt_grow(b->pieces, (size_t)b->piece_count, sizeof *b->pieces, "bench io");
-            b->pieces[b->piece_count++] = (piece){extent, index, bytes};
-            bytes += extent.bytes;
-        }
-    }
-    b->bytes += bytes;
-    if (bytes > b->largest_batch) b->largest_batch = bytes;
+    free(b->ring);
+    b->ring_bytes = bytes;
+    b->ring = vt_allocate_large((size_t)bytes);
+    VT_CHECK(b->ring != NULL, "bench io: out of memory for %lld bytes", (long long)bytes);
+    memset(b->ring, 0, (size_t)bytes);
 done:
     return status;
 }
 
-/* Allocated like the reader's own ring; its pages are touched before anything is measured. */
-static vt_status allocate_ring(bench *b)
+/* Its place is behind that of the one before, round the ring. */
+static void add_piece(bench *b, vt_file_extent extent)
+{
+    const int64_t needed = extent.inflated > extent.bytes ? extent.inflated : extent.bytes;
+    b->through_library = b->through_library || extent.descriptor < 0;
+    if (extent.descriptor < 0 || extent.bytes == 0) return;
+    if (b->next_place + needed > b->ring_bytes) b->next_place = 0;
+    b->pieces = vt_grow(b->pieces, (size_t)b->piece_count, sizeof *b->pieces, "bench io");
+    b->pieces[b->piece_count++] = (piece){.extent = extent, .place = b->next_place};
+    b->next_place += vt_quotient_up(needed, CACHE_LINE) * CACHE_LINE;
+    if (needed > b->largest) b->largest = needed;
+    b->bytes += extent.bytes;
+    b->inflated += extent.inflated;
+}
+
+static vt_status add_batch(bench *b, vt_read_plan *plan, const vt_batch *batch)
 {
     vt_status status = VT_OK;
-    const size_t bytes = ring_bytes(b);
-    b->ring = vt_allocate_large(bytes);
-    VT_CHECK(b->ring != NULL, "bench io: out of memory for %lld batches", (long long)b->ring_batches);
-    memset(b->ring, 0, bytes);
+    const vt_reading *reading = vt_source_reading(b->source);
+    char *place = b->ring;
+    void *tensors[VT_BATCH_TENSORS];
+    for (int t = 0; t < b->source->tensor_count; t++) {
+        tensors[t] = place;
+        place += (size_t)batch->sample_count * vt_tensor_bytes(&b->source->specs[t]);
+    }
+    VT_TRY(reading->make(plan, batch->samples, batch->sample_count, tensors));
+    for (int64_t i = 0; i < plan->item_count && reading->extent != NULL; i++) {
+        vt_file_extent extent;
+        for (int64_t k = 0; (extent = reading->extent(plan, i, k)).bytes >= 0; k++) add_piece(b, extent);
+    }
 done:
     return status;
 }
@@ -125,23 +125,21 @@ static vt_status plan_plain(bench *b)
                                .shuffle = b->config->shuffle,
                                .seed = (uint64_t)b->config->seed};
     vt_sampler *sampler = vt_sampler_open(&order);
+    const int64_t of_epoch = vt_sampler_batch_count(sampler), workers = vt_reader_workers(b->config, b->world);
+    const int64_t batch_bytes = b->sample_bytes * b->config->global_batch_size;
     b->plans = vt_allocate((size_t)b->batches, sizeof *b->plans, "bench io");
-    const int64_t of_epoch = vt_sampler_batch_count(sampler);
+    VT_TRY(allocate_ring(b, batch_bytes * (workers > 0 ? b->config->prefetch + 1 : 1)));
     for (int64_t i = 0; i < b->batches; i++) {
         const vt_batch batch = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);
-        VT_TRY(add_batch(b, i, &batch));
+        b->plans[i] = vt_source_reading(b->source)->open(b->source);
+        VT_TRY(add_batch(b, b->plans[i], &batch));
     }
-    if (b->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read as whole rows */
-        free(b->ring);
-        b->batch_floats = b->largest_batch / (int64_t)sizeof(float) + 1;
-        VT_TRY(allocate_ring(b));
-    }
+    if (b->largest > b->ring_bytes) VT_TRY(allocate_ring(b, b->largest));
 done:
     vt_sampler_close(&sampler);
     return status;
 }
 
-/* What plan_plain and load_stored made. */
 static void close_comparison(bench *b)
 {
     for (int64_t i = 0; b->plans != NULL && i < b->batches; i++) {
@@ -150,10 +148,15 @@ static void close_comparison(bench *b)
         reading->release(b->plans[i]);
         reading->close(b->plans[i]);
     }
-    for (int64_t i = 0; b->stored != NULL && b->stored[i] != NULL; i++) free(b->stored[i]);
-    free(b->stored);
+    for (int64_t i = 0; i < b->piece_count; i++) free(b->pieces[i].stored);
     free(b->plans);
     free(b->pieces);
+    free(b->ring);
+}
+
+static bool read_plainly(const vt_file_extent *extent, void *to)
+{
+    return vt_file_read_at(extent->descriptor, to, extent->bytes, extent->offset) == extent->bytes;
 }
 
 static vt_status plain_round(const bench *b, double *seconds)
@@ -162,12 +165,8 @@ static vt_status plain_round(const bench *b, double *seconds)
     bool failed = false;
     const double begin = vt_clock_seconds();
 #pragma omp parallel for num_threads((int)b->threads) schedule(dynamic) reduction(|| : failed)
-    for (int64_t i = 0; i < b->piece_count; i++) {
-        const vt_file_extent *extent = &b->pieces[i].extent;
-        float *ring = b->ring + b->pieces[i].batch % b->ring_batches * b->batch_floats;
-        char *memory = (char *)ring + b->pieces[i].place;
-        failed = vt_file_read_at(extent->descriptor, memory, extent->bytes, extent->offset) != extent->bytes || failed;
-    }
+    for (int64_t i = 0; i < b->piece_count; i++)
+        failed = !read_plainly(&b->pieces[i].extent, b->ring + b->pieces[i].place) || failed;
     *seconds = vt_clock_seconds() - begin;
     VT_CHECK(!failed, "bench io: plain preads of the files failed");
 done:
@@ -176,60 +175,42 @@ done:
 
 /* ---- inflating alone ---- */
 
-/* Empty unless everything that is read is gzip data. */
+/* Nothing unless everything that is read is gzip data. */
 static vt_status load_stored(bench *b)
 {
     vt_status status = VT_OK;
-    int64_t bytes = 0, whole = 0; /* extents of whole batches */
+    int64_t bytes = 0;
     for (int64_t i = 0; i < b->piece_count; i++)
         if (b->pieces[i].extent.inflated == 0) return VT_OK;
-    b->stored = vt_allocate((size_t)b->piece_count + 1, sizeof *b->stored, "bench io");
-    while (whole < b->piece_count && (whole == 0 || bytes < STORED_BYTES)) {
-        for (const int64_t batch = b->pieces[whole].batch; whole < b->piece_count && b->pieces[whole].batch == batch;
-             whole++)
-            bytes += b->pieces[whole].extent.bytes;
-        b->stored_batches++;
-    }
-    for (; b->stored_count < whole; b->stored_count++) {
-        const vt_file_extent *extent = &b->pieces[b->stored_count].extent;
-        b->stored[b->stored_count] = vt_allocate((size_t)extent->bytes, 1, "bench io");
-        VT_CHECK(vt_file_read_at(extent->descriptor, b->stored[b->stored_count], extent->bytes, extent->offset) ==
-                     extent->bytes,
-                 "bench io: plain preads of the files failed");
-        b->inflated_bytes += extent->inflated;
-        if (extent->inflated > b->largest_chunk) b->largest_chunk = extent->inflated;
+    for (piece *next = b->pieces; b->stored_count < b->piece_count && bytes < STORED_BYTES; next++) {
+        next->stored = vt_allocate((size_t)next->extent.bytes, 1, "bench io");
+        VT_CHECK(read_plainly(&next->extent, next->stored), "bench io: plain preads of the files failed");
+        bytes += next->extent.bytes;
+        b->stored_inflated += next->extent.inflated;
+        b->stored_count++;
     }
 done:
     return status;
 }
 
-/* Bytes of the ring for each thread: whole cache lines. */
-static int64_t ring_share(const bench *b)
-{
-    return (int64_t)ring_bytes(b) / b->threads / 64 * 64;
-}
-
-/* to_ring: into the thread's part of the ring, as reading does; otherwise into memory of one chunk. */
+/* to_ring: into the ring, as reading does; otherwise into memory of one chunk, which stays in a cache. */
 static vt_status inflate_round(const bench *b, bool to_ring, double *seconds)
 {
     static const vt_pipeline gzip = {.count = 1, .filters = {VT_FILTER_DEFLATE}};
     vt_status status = VT_OK;
-    const int64_t share = ring_share(b);
     bool failed = false;
     const double begin = vt_clock_seconds();
 #pragma omp parallel num_threads((int)b->threads) reduction(|| : failed)
     {
         vt_decoder decoder = {0};
-        unsigned char *ring = (unsigned char *)b->ring + omp_get_thread_num() * share, *result = NULL;
-        int64_t used = 0;
+        unsigned char *result = NULL;
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < b->stored_count; i++) {
-            const vt_file_extent *extent = &b->pieces[i].extent;
-            if (used + extent->inflated > share) used = 0;
-            failed = vt_decode(&decoder, &gzip, 0, b->stored[i], (size_t)extent->bytes, (size_t)extent->inflated,
-                               to_ring ? ring + used : NULL, &result) != VT_OK ||
+            const piece *from = &b->pieces[i];
+            unsigned char *to = to_ring ? (unsigned char *)b->ring + from->place : NULL;
+            failed = vt_decode(&decoder, &gzip, 0, from->stored, (size_t)from->extent.bytes,
+                               (size_t)from->extent.inflated, to, &result) != VT_OK ||
                      failed;
-            used += (extent->inflated + 63) / 64 * 64;
         }
         vt_decoder_close(&decoder);
     }
@@ -246,13 +227,12 @@ static void print_rate(const char *name, double seconds, double samples, double 
     vt_print("%-12s %10.1f samples/s %8.3f GB/s\n", name, samples / seconds, 1e-9 * bytes / seconds);
 }
 
-static void print_inflating(const bench *b, double *rounds, double reader, const char *where)
+static void print_inflating(const bench *b, double *rounds, double samples, double reader, const char *where)
 {
-    const double seconds = vt_median(rounds, ROUNDS) / (double)b->stored_batches;
-    print_rate("inflating", seconds, (double)b->config->global_batch_size,
-               (double)b->inflated_bytes / (double)b->stored_batches);
-    vt_print("%-12s %10.3f of the samples/s of inflating alone%s, by as many threads\n", "ratio",
-             seconds * (double)b->batches / reader, where);
+    const double seconds = vt_median(rounds, ROUNDS) * (double)b->inflated / (double)b->stored_inflated;
+    print_rate("inflating", seconds, samples, (double)b->inflated);
+    vt_print("%-12s %10.3f of the samples/s of inflating alone%s, by as many threads\n", "ratio", seconds / reader,
+             where);
 }
 
 static void print_reader(const bench *b, double seconds)
@@ -279,12 +259,12 @@ static vt_status measure(bench *b)
     const bool compared = b->piece_count > 0 && !b->through_library;
     if (compared) VT_TRY(plain_round(b, &seconds));
     if (compared) VT_TRY(load_stored(b));
-    const bool placed = b->stored_count > 0 && b->largest_chunk <= ring_share(b);
+    const bool inflated = b->stored_count > 0;
     for (int i = 0; i < ROUNDS; i++) {
         VT_TRY(read_round(b, &reader[i]));
         if (compared) VT_TRY(plain_round(b, &preads[i]));
-        if (b->stored_count > 0) VT_TRY(inflate_round(b, false, &inflates[i]));
-        if (placed) VT_TRY(inflate_round(b, true, &places[i]));
+        if (inflated) VT_TRY(inflate_round(b, false, &inflates[i]));
+        if (inflated) VT_TRY(inflate_round(b, true, &places[i]));
     }
     const double middle = vt_median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
     if (speaks) print_reader(b, middle);
@@ -303,9 +283,8 @@ static vt_status measure(bench *b)
     print_rate("plain pread", plain_middle, samples, (double)b->bytes);
     vt_print("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
              plain_middle / middle, (double)b->bytes / delivered);
-    if (b->stored_count == 0) goto done;
-    print_inflating(b, inflates, middle, "");
-    if (placed) print_inflating(b, places, middle, " into as much memory as the reader fills");
+    if (inflated) print_inflating(b, inflates, samples, middle, "");
+    if (inflated) print_inflating(b, places, samples, middle, " into as much memory as the reader fills");
 done:
     free(chunks);
     return status;
@@ -322,12 +301,9 @@ static vt_status open_bench(bench *b, const vt_call *call)
     vt_reader_share(b->world, b->source);
     VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, (vt_reader_use){.training = true}, b->source, &b->loader));
     for (int t = 0; t < b->source->tensor_count; t++) b->sample_bytes += (int64_t)vt_tensor_bytes(&b->source->specs[t]);
-    b->batch_floats = b->sample_bytes / (int64_t)sizeof(float) * b->config->global_batch_size;
-    int64_t workers = vt_reader_workers(b->config, b->world);
+    const int64_t workers = vt_reader_workers(b->config, b->world);
     b->threads = workers > 0 ? workers : 1;
-    b->ring_batches = workers > 0 ? b->config->prefetch + 1 : 1;
-    VT_TRY(allocate_ring(b));
-    b->batches = (int64_t)(BYTES_OF_A_ROUND / (double)(b->batch_floats * 4));
+    b->batches = (int64_t)(BYTES_OF_A_ROUND / (double)(b->sample_bytes * b->config->global_batch_size));
     if (b->batches < LEAST_BATCHES) b->batches = LEAST_BATCHES;
     if (b->batches > 4096) b->batches = 4096;
     if (b->config->origin[VT_OPTION_num_iters] == VT_FROM_COMMAND_LINE) b->batches = b->config->num_iters;
@@ -347,6 +323,5 @@ done:
     vt_source_close(&b.source);
     vt_world_close(&b.world, status == VT_ERROR);
     vt_config_close(&b.config);
-    free(b.ring);
     return status;
 }

@@ -11,39 +11,30 @@
 static const char BLOCKS[] = "2";
 enum { SAMPLES = 1, SAMPLES_ON_GPU = 32 };
 
-/* What Linux calls the processor: its "model name", or on ARM the numbers of its implementer and part. */
-static void processor_name(char *name, size_t size)
-{
-    static const char *const fields[] = {"model name", "CPU implementer", "CPU part"};
-    char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    name[0] = '\0';
-    while (file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '\n') { /* of the first core */
-        line[strcspn(line, "\n")] = '\0';
-        const char *value = strchr(line, ':');
-        for (size_t i = 0; i < sizeof fields / sizeof fields[0] && value != NULL; i++) {
-            if (strncmp(line, fields[i], strlen(fields[i])) != 0) continue;
-            const size_t used = strlen(name);
-            snprintf(name + used, size - used, "%s%s%s", used == 0 ? "" : ", ", i == 0 ? "" : fields[i],
-                     i == 0 ? value + 2 : value + 1);
-        }
-    }
-    if (file != NULL) fclose(file);
-    if (name[0] == '\0') snprintf(name, size, "unknown");
-}
-
-/* The machine that the table is of. */
+/* The machine that the table is of: what Linux calls its processor, or on ARM the lines of its implementer and part. */
 static void print_processor(void)
 {
+    static const char *const fields[] = {"model name", "CPU implementer", "CPU part"};
     unsigned char cores[VT_CORES_BYTES];
-    char name[256];
+    char line[512];
+    vt_text name = {0};
     int count = 0;
-    processor_name(name, sizeof name);
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '\n') { /* of the first core */
+        line[strcspn(line, "\n")] = '\0';
+        const char *colon = line + strcspn(line, ":"), *value = colon + strspn(colon, ": ");
+        for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+            if (strncmp(line, fields[i], strlen(fields[i])) == 0)
+                vt_text_append(&name, "%s%s", name.length > 0 ? ", " : "", i == 0 ? value : line);
+    }
+    if (file != NULL) fclose(file);
     vt_threads_cores(cores);
     for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
-    vt_print("processor: %s; %d core%s for this process in %d NUMA domain%s\n", name, count, count == 1 ? "" : "s",
-             domains, domains == 1 ? "" : "s");
+    vt_print("processor: %s; %d core%s for this process in %d NUMA domain%s\n",
+             name.length > 0 ? name.characters : "unknown", count, count == 1 ? "" : "s", domains,
+             domains == 1 ? "" : "s");
+    vt_text_close(&name);
     if (count > 2)
         vt_print("No such machine was measured yet: please send in this table, and those with --amp_mode=bf16, with "
                  "--threads=1 and with --threads=%d.\n",

@@ -1,5 +1,6 @@
 #include "command/command.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,6 +18,8 @@
 #include "storage/trial.h"
 #include "task/weather/seasonal.h"
 
+#define VT_EVERY_OPTION                                                                                                \
+    "Every key of a configuration is a flag, too, and flags win: `vitrain options` lists them all.\n"
 #define VT_MOST_USED_OPTIONS                                                                                           \
     "The flags used most:\n"                                                                                           \
     "  --config=NAME          the named configuration to use (base)\n"                                                 \
@@ -30,15 +33,11 @@
     "  --resume               continue from the newest checkpoint of this run, if there is one\n"                      \
     "  --lr=X                 learning rate, the highest of the schedule\n"                                            \
     "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"                                    \
-    "                         the model, and the window of the grid\n"                                                 \
-    "Every key of a configuration is a flag, and flags win: `vitrain options` lists them all.\n"
+    "                         the model, and the window of the grid\n"
+#define VT_OF_CHECKPOINT "The configuration is the checkpoint's.\n"
 /* Flags of several subcommands. */
 #define VT_CHECKPOINT_HELP "directory of a checkpoint, or of a run (its best one); --checkpoint= may be left out"
 #define VT_RANKS_HELP "how many ranks (default: as the launcher says, 1 without one)"
-#define VT_VARIABLES_HELP "netCDF: the variables that are the channels, [u10,z@500]"
-#define VT_COORDINATES_HELP "names of coordinates, [lat=FNOCY,time=T]"
-#define VT_TIME_STEP_HELP                                                                                              \
-    "as in training: 6h takes these of hourly times, or is the time between those of files that don't say it"
 
 /* clang-format off */
 #define VT_OTHER_ROW(...) {__VA_ARGS__},
@@ -68,16 +67,21 @@ enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: job queues that requeue r
 enum { COMMAND_COUNT = sizeof vt_subcommands / sizeof vt_subcommands[0] };
 const int vt_subcommand_count = COMMAND_COUNT;
 
-char *vt_subcommand_name(const vt_subcommand *command)
+int vt_subcommand_words(const vt_subcommand *command, int count, char *const *words, const char **rest)
 {
-    return command->word != NULL ? vt_text_format("%s %s", command->name, command->word) : vt_text_copy(command->name);
+    int used = 0;
+    for (*rest = command->name; used < count && **rest != '\0'; used++) {
+        const size_t length = strcspn(*rest, " ");
+        if (strlen(words[used]) != length || strncmp(words[used], *rest, length) != 0) break;
+        *rest += length + ((*rest)[length] == ' ');
+    }
+    return used;
 }
 
 /* ---- the command line of a subcommand: its own flags and those of the configuration, `--key=value` or `--key value`
  * (a switch takes a value only after `=`; of a repeated flag the last one counts), and words without dashes ---- */
 
-/* The row of the flag "--name", "--name=value" or, where a name is one letter, "-n". */
-static const vt_row *find_flag(const vt_row *rows, const char *word)
+const vt_row *vt_flag_find(const vt_row *rows, const char *word)
 {
     const size_t dashes = strspn(word, "-"), length = strcspn(word, "=");
     if (dashes != 2 && (dashes != 1 || length != 2)) return NULL;
@@ -91,15 +95,14 @@ static vt_status fail_unknown(const vt_subcommand *command, const char *word)
 {
     vt_status status = VT_OK;
     const bool options = command->options != VT_NO_OPTIONS;
-    char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word), *own = vt_subcommand_name(command);
+    char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word);
     char *advice = vt_row_advice(command->flags(), options ? vt_options : NULL, flag + strspn(flag, "-"), "--");
-    VT_CHECK(word[0] == '-', "unknown argument '%s'; `vitrain %s --help` lists all", word, own);
-    VT_FAIL("unknown flag %s%s `vitrain %s --help` %s", flag, advice[0] != '\0' ? advice : ";", own,
+    VT_CHECK(word[0] == '-', "unknown argument '%s'; `vitrain %s --help` lists all", word, command->name);
+    VT_FAIL("unknown flag %s%s `vitrain %s --help` %s", flag, advice[0] != '\0' ? advice : ";", command->name,
             options ? "says which there are" : "lists all");
 done:
     free(advice);
     free(flag);
-    free(own);
     return status;
 }
 
@@ -122,8 +125,8 @@ static vt_status take(const vt_subcommand *command, int argument_count, char *co
 {
     vt_status status = VT_OK;
     const char *word = arguments[*at], *value = NULL;
-    const vt_row *row = find_flag(command->flags(), word), *option = NULL;
-    if (command->options != VT_NO_OPTIONS && strncmp(word, "--", 2) == 0) option = find_flag(vt_options, word);
+    const vt_row *row = vt_flag_find(command->flags(), word), *option = NULL;
+    if (command->options != VT_NO_OPTIONS && strncmp(word, "--", 2) == 0) option = vt_flag_find(vt_options, word);
     if (row != NULL) {
         VT_TRY(vt_flag_value(row, argument_count, arguments, at, &value));
         if (vt_row_meant(row)->kind == VT_ROW_OPERAND)
@@ -149,7 +152,6 @@ done:
 static vt_status open_call(const vt_subcommand *command, int argument_count, char *const *arguments, vt_call *call)
 {
     vt_status status = VT_OK;
-    char *name = vt_subcommand_name(command);
     call->flags = vt_allocate(command->size + 1, 1, "the arguments");
     call->operands = vt_allocate((size_t)argument_count + 1, sizeof *call->operands, "the arguments");
     call->options = vt_allocate((size_t)argument_count + 1, sizeof *call->options, "the arguments");
@@ -159,9 +161,9 @@ static vt_status open_call(const vt_subcommand *command, int argument_count, cha
     for (const vt_row *row = command->flags(); row->kind != VT_ROW_END && status == VT_OK; row++)
         status = vt_row_check_scope(row, call->flags);
     if (status == VT_OK && call->operand_count < command->least)
-        status = vt_error_note(__FILE__, __LINE__, "no %s given; see `vitrain %s --help`", command->operands, name);
-    if (status != VT_OK) vt_error_context("%s", name);
-    free(name);
+        status =
+            vt_error_note(__FILE__, __LINE__, "no %s given; see `vitrain %s --help`", command->operands, command->name);
+    if (status != VT_OK) vt_error_context("%s", command->name);
     return status;
 }
 
@@ -182,13 +184,17 @@ static bool ask_help(int argument_count, char *const *arguments)
     return false;
 }
 
-static void print_help_of(const vt_subcommand *command)
+void vt_subcommand_print_help(FILE *file, const vt_subcommand *command)
 {
     const vt_row *flags = command->flags();
-    vt_print("%s", command->help);
-    vt_rows_print(stdout, flags);
-    if (flags->kind != VT_ROW_END) vt_print("  --help                            this text\n");
-    if (command->help_end != NULL) vt_print("%s", command->help_end);
+    const char *first = command == vt_subcommands ? "[train]" : command->name, *summary = command->summary;
+    const char *operands = command->operands != NULL ? command->operands : "";
+    fprintf(file, "usage: vitrain %s %s%s[--name=value ...]\n\n", first, operands, operands[0] != '\0' ? " " : "");
+    fprintf(file, "%c%s.\n%s", toupper((unsigned char)summary[0]), summary + 1, command->help);
+    vt_rows_print(file, flags);
+    if (flags->kind != VT_ROW_END) fprintf(file, "  --help                            this text\n");
+    if (command->options != VT_NO_OPTIONS) fprintf(file, "\n%s", VT_EVERY_OPTION);
+    if (command->help_end != NULL) fprintf(file, "%s", command->help_end);
 }
 
 static void print_help(void)
@@ -196,12 +202,9 @@ static void print_help(void)
     vt_print("vitrain %s: trains models of weather, cosmology and text\n\n"
              "usage: vitrain [subcommand] [--name=value ...]\n\n",
              vt_version());
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        char *name = vt_subcommand_name(&vt_subcommands[i]);
-        vt_print("  %-14s %s\n", name, vt_subcommands[i].summary);
-        free(name);
-    }
-    vt_print("  %-14s %s\n\n%s", "help", "this text, or that of a subcommand: vitrain help NAME", VT_MOST_USED_OPTIONS);
+    for (int i = 0; i < COMMAND_COUNT; i++) vt_print("  %-14s %s\n", vt_subcommands[i].name, vt_subcommands[i].summary);
+    vt_print("  %-14s %s\n\n%s", "help", "this text, or that of a subcommand: vitrain help NAME",
+             VT_EVERY_OPTION VT_MOST_USED_OPTIONS);
 }
 
 /* ---- running ---- */
@@ -224,13 +227,12 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
     vt_status status = VT_OK;
     vt_text line = {0};
     vt_text_append(&line, "vitrain %s %s", vt_version(), command->name);
-    if (command->word != NULL) vt_text_append(&line, " %s", command->word);
     for (int i = 0; i < argument_count; i++) vt_text_append(&line, " %s", arguments[i]);
     vt_call call = {.line = line.characters, .launch = {.world_size = 1}};
     const bool alone = command->ranks == VT_RANK_ALONE;
     bool early = true, connected = false;
     if (ask_help(argument_count, arguments)) {
-        print_help_of(command);
+        vt_subcommand_print_help(stdout, command);
         goto done;
     }
     if (alone || command->options != VT_NO_OPTIONS) VT_TRY(vt_launch_detect(&call.launch));
@@ -253,29 +255,28 @@ done:
     return status;
 }
 
-/* It may be two words. */
-vt_status vt_command_run_other(int argument_count, char *const *arguments)
+/* Runs the subcommand that the arguments begin with. */
+static vt_status run_named(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    const char *second = argument_count > 1 ? arguments[1] : "", *name = NULL;
     const bool asks = argument_count > 1 && ask_help(1, arguments + 1);
-    vt_text words = {0};
+    vt_text longer = {0}; /* names of which the first word alone is given */
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const vt_subcommand *command = &vt_subcommands[i];
-        if (strcmp(command->name, arguments[0]) != 0) continue;
-        const int used = command->word == NULL ? 1 : 2;
-        if (used == 1 || strcmp(command->word, second) == 0) {
+        const char *rest;
+        const int used = vt_subcommand_words(command, argument_count, arguments, &rest);
+        if (rest[0] == '\0') {
             status = run_command(command, argument_count - used, arguments + used);
             goto done;
         }
-        if (asks) print_help_of(command);
-        name = command->name;
-        vt_text_append(&words, "%s`vitrain %s %s`", words.length > 0 ? " or " : "", name, command->word);
+        if (used == 0) continue;
+        if (asks) vt_subcommand_print_help(stdout, command);
+        vt_text_append(&longer, "%s`vitrain %s`", longer.length > 0 ? " or " : "", command->name);
     }
-    if (name == NULL) VT_TRY(unknown_command(arguments[0]));
-    VT_CHECK(asks, "%s: expected %s", name, words.characters);
+    if (longer.length == 0) VT_TRY(unknown_command(arguments[0]));
+    VT_CHECK(asks, "%s: expected %s", arguments[0], longer.characters);
 done:
-    vt_text_close(&words);
+    vt_text_close(&longer);
     return status;
 }
 
@@ -290,9 +291,9 @@ static vt_status dispatch(int argument_count, char *const *arguments)
         print_help();
         return VT_OK;
     }
-    if (helps) return vt_command_run_other(2, ask);
+    if (helps) return run_named(2, ask);
     if (first[0] == '-') return run_command(&vt_subcommands[0], argument_count, arguments); /* train */
-    return vt_command_run_other(argument_count, arguments);
+    return run_named(argument_count, arguments);
 }
 
 /* If one of the three standard files is closed, the next file that is opened would get its number, and output meant for

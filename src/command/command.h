@@ -39,7 +39,7 @@ typedef struct {
     const vt_row *(*flags)(void);
     size_t size; /* of their struct */
     vt_status (*run)(const vt_call *call);
-    const char *name, *word, *operands;
+    const char *name, *operands;
     int least, most;
     vt_taken_options options;
     vt_ranks_use ranks;
@@ -54,11 +54,14 @@ extern const int vt_subcommand_count;
  * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
 
-/* Runs the subcommand that the arguments begin with, as if they were a command line: for one that needs another. */
-vt_status vt_command_run_other(int argument_count, char *const *arguments);
+/* How many of these words are the first ones of its name; *rest: what of the name they leave. */
+int vt_subcommand_words(const vt_subcommand *command, int count, char *const *words, const char **rest);
 
-/* "bench io": name and word; malloc'd. */
-char *vt_subcommand_name(const vt_subcommand *command);
+/* What its --help prints. */
+void vt_subcommand_print_help(FILE *file, const vt_subcommand *command);
+
+/* The row of the flag "--name", "--name=value" or, where a name is one letter, "-n"; NULL: there is none. */
+const vt_row *vt_flag_find(const vt_row *rows, const char *word);
 
 /* ---- the subcommands: of each row of flags.def a function vt_command_<command>, in a file of its name, and a struct
  * vt_<command>_flags with the values of its flags. Defaults and texts are as of options (config/option.h): what is not
@@ -94,11 +97,11 @@ enum { VT_SHELLS(VT_ENUMERATOR) };
 
 /* What `vitrain options` makes of the tables of subcommands and of options: the man page, in troff, with today's date
  * or that of SOURCE_DATE_EPOCH; a script for bash or zsh, to be sourced or installed, that completes command lines; and
- * what that script asks for: what may follow the words of a command line, "", "stats" or "bench io", a line each, with
- * its help behind a tab: a word, "--flag=VALUES", "--flag:VALUES" (the value may be left out), or "/" for directories.
- */
+ * what that script asks for: what may stand in the place of the last of these words, a line each, with its help behind
+ * a tab. It is a word, "--flag=", "--flag[=]" (the value may be left out), a value, or "/file" and "/directory" for
+ * paths. */
 void vt_man_page_print(FILE *file);
 void vt_completion_print(FILE *file, bool zsh);
-void vt_completion_print_names(FILE *file, const char *words);
+void vt_completion_print_names(FILE *file, const char *lines);
 
 #endif

@@ -20,8 +20,7 @@ vt_status vt_command_export(const vt_call *call)
              "export: --output=%s: expected a name that ends in .safetensors, by which --init_from knows such files",
              output);
     VT_TRY(vt_output_check_file("--output", output));
-    VT_CHECK(flags->force || !vt_output_exists(output), "export: %s exists already; give --force to replace it",
-             output);
+    VT_TRY(vt_output_check_absent(output, flags->force));
     VT_TRY(vt_checkpoint_find(call->operands[0], VT_CHECKPOINT_TO_SHOW, &checkpoint));
     VT_TRY(vt_checkpoint_export(checkpoint, output, (vt_weights)flags->weights, &averaged));
     vt_print("%s: %s of %s\n", output, averaged ? "the averaged parameters" : "the parameters", checkpoint);

@@ -119,20 +119,17 @@ done:
 
 static vt_status run_stats(const initial *init)
 {
-    static const char *const options[] = {"variables", "coordinates", "time_step", "train_period",
-                                          "lat_range", "lon_range",   "missing",   "accept"};
-    enum { OPTIONS = sizeof options / sizeof options[0] };
-    char *arguments[OPTIONS + 3] = {vt_text_copy("stats"), vt_text_copy(init->directory)};
-    int count = 2;
-    for (int i = 0; i < OPTIONS; i++) {
-        char *value = vt_config_value_text(init->given, options[i]);
-        if (strcmp(value, "None") != 0) arguments[count++] = vt_text_format("--%s=%s", options[i], value);
-        free(value);
-    }
-    arguments[count++] = vt_text_format("--dt=%lld", (long long)init->data.dt);
-    const vt_status status = vt_command_run_other(count, arguments);
-    for (int i = 0; i < count; i++) free(arguments[i]);
-    return status;
+    const char *directory = init->directory;
+    char dt[48], *options[init->option_count + 1];
+    vt_stats_flags flags = {.harmonics = 1};
+    snprintf(dt, sizeof dt, "--dt=%lld", (long long)init->data.dt);
+    memcpy(options, init->options, (size_t)init->option_count * sizeof *options);
+    options[init->option_count] = dt;
+    return vt_command_stats(&(vt_call){.flags = &flags,
+                                       .operands = &directory,
+                                       .operand_count = 1,
+                                       .options = options,
+                                       .option_count = init->option_count + 1});
 }
 
 /* Makes the statistics that aren't there. Where values are missing this fails, and its error names the option that
@@ -411,15 +408,14 @@ vt_status vt_command_init(const vt_call *call)
     for (; init.option_count < call->option_count; init.option_count++)
         init.options[init.option_count] = vt_text_copy(call->options[init.option_count]);
     VT_TRY(vt_output_check_file("--output", path));
-    VT_CHECK(flags->force || !vt_output_exists(path),
-             "%s exists already; give --force to replace it, or another --output", path);
+    VT_TRY(vt_output_check_absent(path, flags->force));
     VT_TRY(add_option(&init, "data_dir", init.directory));
     VT_TRY(look_at_data(&init));
     if (flags->hardware != NULL)
         VT_TRY(vt_hardware_read(flags->hardware, &init.hardware));
     else
         VT_TRY(vt_backend_open(init.given, 0, 0, &init.backend));
-    init.data.on_gpu = init.backend != NULL ? !init.backend->shares_host_memory : !init.hardware.host_memory;
+    init.data.on_gpu = init.backend != NULL ? !init.backend->shares_host_memory : init.hardware.kind == VT_MACHINE_GPU;
     VT_TRY(count_samples(&init));
     VT_TRY(choose(&init));
     VT_TRY(write_file(&init, path, call->line));

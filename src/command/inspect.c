@@ -33,9 +33,10 @@ void vt_inspect_fault(int *faults, const char *format, ...)
     ++*faults;
 }
 
-void vt_inspect_check(int *faults, vt_status status)
+bool vt_inspect_check(int *faults, vt_status status)
 {
     if (status != VT_OK) vt_inspect_fault(faults, "%s", vt_error_text());
+    return status == VT_OK;
 }
 
 /* ---- what data, statistics, checkpoints and forecasts say of their data, and in what two of them differ ---- */
@@ -216,8 +217,7 @@ static bool holds_yearly_files(const char *directory, const vt_fields_form *form
     return any;
 }
 
-static vt_status look(const char *path, const vt_fields_form *form, const char *const periods[3], bool verify,
-                      int *faults)
+static vt_status look(const char *path, const vt_config *config, const vt_fields_form *form, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     struct stat info;
@@ -241,7 +241,7 @@ static vt_status look(const char *path, const vt_fields_form *form, const char *
         print_text(path, verify, faults);
     } else if (vt_output_holds(path, "train") || vt_output_holds(path, "valid") || vt_output_holds(path, "stats") ||
                form->variables != NULL || holds_yearly_files(path, form)) {
-        vt_inspect_data(path, form, periods, verify, faults);
+        vt_inspect_data(path, config, verify, faults);
     } else { /* a run's checkpoints/ */
         is_found = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
         vt_error_clear();
@@ -261,20 +261,19 @@ vt_status vt_command_inspect(const vt_call *call)
     vt_status status = VT_OK;
     const vt_inspect_flags *flags = call->flags;
     const char *path = call->operands[0];
-    const char *const periods[3] = {flags->train_period, flags->valid_period, flags->test_period};
-    const vt_fields_form form = {.variables = flags->variables,
-                                 .coordinates = flags->coordinates,
-                                 .time_step = flags->time_step,
-                                 .accept = flags->accept,
-                                 .masked = flags->missing == VT_GAPS_MASK};
+    vt_config *config = NULL;
     int faults = 0;
+    VT_TRY(vt_config_open_text("inspect: {model: vit}\n", "inspect", call->option_count, call->options, 1, &config));
+    vt_fields_form form = vt_fields_options(config, VT_SET_TRAINING).form;
+    form.period = NULL;
     if (call->operand_count == 2) {
         VT_TRY(print_differences(path, call->operands[1], &form));
         goto done;
     }
-    VT_TRY(look(path, &form, periods, flags->verify, &faults));
+    VT_TRY(look(path, config, &form, flags->verify, &faults));
     VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", path, faults, faults == 1 ? "" : "s");
     vt_print(flags->verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:
+    vt_config_close(&config);
     return status;
 }

@@ -9,14 +9,13 @@
 /* What inspect.c calls for these kinds. They print on standard output, `brief` in one line. Missing or damaged parts
  * are printed and counted in *faults. `verify`: read everything. */
 void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
-void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
-                     int *faults); /* periods of train, valid and test set, or NULL */
+void vt_inspect_data(const char *directory, const vt_config *config, bool verify, int *faults);
 void vt_inspect_run(const char *directory, bool verify, int *faults);
 
 /* Prints "  FAULT: …" and counts it. Clears the noted error. */
 void vt_inspect_fault(int *faults, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A fault with the noted error as its sentence, unless `status` is VT_OK. */
-void vt_inspect_check(int *faults, vt_status status);
+/* True if `status` is VT_OK; else the noted error is the sentence of a fault. */
+bool vt_inspect_check(int *faults, vt_status status);
 
 #endif

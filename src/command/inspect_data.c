@@ -80,13 +80,13 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
              verify ? "" : " (--verify: of all)");
     for (int64_t c = 0; c < set->about->channels; c++) {
         const value_range *range = &set->ranges[c];
-        char *name = names != NULL && names[c][0] != '\0' ? vt_text_copy(names[c])
-                                                          : vt_text_format("channel %lld", (long long)c);
-        vt_print("      %-12s %-10s", name, file->about->meanings[c].units);
+        char number[32] = "";
+        const char *name = names != NULL ? names[c] : "";
+        if (name[0] == '\0') snprintf(number, sizeof number, "channel %lld", (long long)c);
+        vt_print("      %-12s %-10s", name[0] != '\0' ? name : number, file->about->meanings[c].units);
         if (range->least <= range->most) vt_print(" %12.6g %12.6g", (double)range->least, (double)range->most);
         if (range->missing > 0) vt_print("  %lld missing", (long long)range->missing);
         vt_print("\n");
-        free(name);
     }
 }
 
@@ -158,9 +158,7 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
     file_set set = {0};
     vt_fields_file *first = NULL;
     char size[VT_NUMBER_SIZE];
-    const vt_status listed = vt_file_list_open(directory, label, form, &list);
-    vt_inspect_check(faults, listed);
-    if (listed != VT_OK) return NULL;
+    if (!vt_inspect_check(faults, vt_file_list_open(directory, label, form, &list))) return NULL;
     vt_names noted = {0};
     const vt_file_group *last = list.groups + list.group_count - 1;
     set.groups = list.group_count;
@@ -208,35 +206,25 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
 enum { SETS = 3 };
 static const char *const sets[SETS] = {"train", "valid", "test"};
 
-static vt_status compare_sets(char *const *directories, const vt_fields_about *about, const vt_fields_form *forms)
+static vt_status compare_sets(vt_fields_about *const *abouts, const char *accepted)
 {
+    static const char *const words[SETS] = {"training", "validation", "test"};
     vt_status status = VT_OK;
-    vt_dataset *opened[SETS] = {NULL};
-    for (int i = 0; i < SETS; i++) {
-        if (directories[i] == NULL) continue;
-        const vt_dataset_options options = {.set = (vt_set)i,
-                                            .directory = directories[i],
-                                            .option_name = sets[i],
-                                            .height = about->rows,
-                                            .width = about->columns,
-                                            .in_channels = about->channels,
-                                            .out_channels = about->channels,
-                                            .dt = 1,
-                                            .sample_limit = VT_UNSET_INTEGER,
-                                            .form = forms[i]};
-        VT_TRY(vt_dataset_open(&options, &opened[i]));
-    }
+    vt_text remarks = {0};
+    const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = accepted};
     for (int i = 0; i < SETS; i++)
         for (int j = i + 1; j < SETS; j++) {
-            if (opened[i] == NULL || opened[j] == NULL) continue;
-            const vt_source *one = vt_dataset_source(opened[i]), *other = vt_dataset_source(opened[j]);
-            VT_TRY(vt_source_agree(one, other));
-            char *sentence = one->kind->shared(one, other);
-            print_warning(sentence);
-            free(sentence);
+            if (abouts[i] == NULL || abouts[j] == NULL) continue;
+            const vt_fields_side one = {abouts[i], sets[i]}, other = {abouts[j], sets[j]};
+            VT_TRY(vt_fields_compare(&rules, &other, &one, &remarks));
+            if (!vt_fields_share_times(abouts[i], abouts[j])) continue;
+            vt_print(
+                "    WARNING: %s and %s overlap: scores on times that are in both look better than forecasts are\n",
+                words[i], words[j]);
         }
 done:
-    for (int i = 0; i < SETS; i++) vt_dataset_close(&opened[i]);
+    print_warning(remarks.characters);
+    vt_text_close(&remarks);
     return status;
 }
 
@@ -266,37 +254,28 @@ static void print_statistics(const char *directory, const vt_fields_about *about
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
     const bool has_time_means = vt_output_holds(directory, names[2]); /* without it training works, too */
-    vt_text shapes = {0}, noted = {0};
+    const int before = *faults;
     if (!vt_output_holds(directory, names[0]) && !vt_output_holds(directory, names[1])) { /* data that are new */
         vt_print("  stats: none yet; `vitrain stats` makes them\n");
         return;
     }
+    vt_print("  stats:\n");
     for (int i = 0; i < (has_time_means ? 3 : 2); i++) {
-        char *path = vt_text_format("%s/%s", directory, names[i]);
+        char *path = vt_text_format("%s/%s", directory, names[i]), shape[128];
         vt_npy array = {0};
-        if (vt_npy_open(path, &array) == VT_OK) {
-            char shape[128];
+        if (vt_inspect_check(faults, vt_npy_open(path, &array))) {
             vt_tensor_shape_text(&array.shape, shape);
-            vt_text_append(&shapes, "%s %s %s", shapes.length > 0 ? "," : "", names[i], shape);
-            vt_npy_close(&array);
-        } else {
-            vt_text_append(&noted, "%s%s", noted.length > 0 ? "; " : "", vt_error_text());
-            vt_error_clear();
+            vt_print("    %s %s\n", names[i], shape);
         }
+        vt_npy_close(&array);
         free(path);
     }
-    vt_print("  stats:%s\n", shapes.length > 0 ? shapes.characters : "");
     if (!has_time_means) vt_print("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
     if (!vt_output_holds(directory, "climatology.h5"))
         vt_print(
             "    no climatology.h5: evaluate will score no skill and no ACC against the season; `vitrain stats` makes "
             "it\n");
-    if (noted.length > 0)
-        vt_inspect_fault(faults, "%s", noted.characters);
-    else if (about != NULL)
-        vt_inspect_check(faults, check_statistics(directory, about, form));
-    vt_text_close(&shapes);
-    vt_text_close(&noted);
+    if (*faults == before && about != NULL) vt_inspect_check(faults, check_statistics(directory, about, form));
 }
 
 /* ---- a Zarr store ---- */
@@ -333,9 +312,7 @@ static bool print_arrays(const char *path, int *faults)
 {
     vt_store *store = NULL;
     vt_names names = {0};
-    const vt_status opened = vt_store_open(path, &store);
-    vt_inspect_check(faults, opened);
-    if (opened != VT_OK) return false;
+    if (!vt_inspect_check(faults, vt_store_open(path, &store))) return false;
     print_warning(store->oddity);
     store->kind->visit(store, "", true, vt_array_note_name, &names);
     for (int64_t i = 0; i < names.count; i++) vt_inspect_check(faults, print_array(store, names.names[i]));
@@ -348,51 +325,37 @@ static bool print_arrays(const char *path, int *faults)
     return has_fields;
 }
 
-void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
-                     int *faults)
+void vt_inspect_data(const char *directory, const vt_config *config, bool verify, int *faults)
 {
-    static const char *const options[SETS] = {"train_period", "valid_period", "test_period"};
+    vt_fields_form form = vt_fields_options(config, VT_SET_TRAINING).form;
     bool any = false, chosen = false;
-    char *directories[SETS] = {NULL};
-    vt_fields_form forms[SETS];
-    vt_fields_about *about = NULL;
+    vt_fields_about *abouts[SETS] = {NULL}, *about = NULL; /* of each set, and of the first of them */
     const int before = *faults;
     const bool is_store = vt_store_is_directory(directory);
     vt_print("%s: data\n", directory);
     fflush(stdout);
-    if (is_store && form->variables == NULL && !print_arrays(directory, faults)) return;
+    if (is_store && form.variables == NULL && !print_arrays(directory, faults)) return;
+    form.period = NULL;
+    for (int i = 0; i < SETS; i++) chosen = chosen || vt_fields_options(config, (vt_set)i).form.period != NULL;
     for (int i = 0; i < SETS; i++) {
-        forms[i] = *form;
-        forms[i].period = periods[i];
-        forms[i].period_option = options[i];
-        chosen = chosen || periods[i] != NULL;
-    }
-    for (int i = 0; i < SETS; i++) {
-        const bool by_period = periods[i] != NULL, wanted = i < 2 && !chosen; /* a test year is optional */
+        const vt_fields_form own = vt_fields_options(config, (vt_set)i).form;
+        const bool by_period = own.period != NULL, wanted = i < 2 && !chosen; /* a test year is optional */
         char *path = by_period ? vt_text_copy(directory) : vt_text_format("%s/%s", directory, sets[i]);
         if (by_period || vt_output_exists(path)) {
-            vt_fields_about *found = print_files(path, sets[i], &forms[i], verify, faults);
+            abouts[i] = print_files(path, sets[i], &own, verify, faults);
             any = true;
-            directories[i] = path;
-            if (about != NULL)
-                vt_fields_about_close(&found);
-            else
-                about = found;
-            continue;
+        } else if (any && wanted) {
+            vt_inspect_fault(faults, "there is no %s", path);
         }
-        if (any && wanted) vt_inspect_fault(faults, "there is no %s", path);
         free(path);
     }
-    if (!any) {
-        directories[0] = vt_text_copy(directory);
-        about = print_files(directory, "files", form, verify, faults);
-    }
-    if (*faults == before && about != NULL) vt_inspect_check(faults, compare_sets(directories, about, forms));
-    for (int i = 0; i < SETS; i++) free(directories[i]);
+    if (!any) abouts[0] = print_files(directory, "files", &form, verify, faults);
+    for (int i = SETS - 1; i >= 0; i--) about = abouts[i] != NULL ? abouts[i] : about;
+    if (*faults == before) vt_inspect_check(faults, compare_sets(abouts, form.accept));
     if (!any) goto done;
     char *statistics = is_store ? vt_config_beside_store(directory, "stats") : vt_text_format("%s/stats", directory);
-    print_statistics(statistics, about, form, faults);
+    print_statistics(statistics, about, &form, faults);
     free(statistics);
 done:
-    vt_fields_about_close(&about);
+    for (int i = 0; i < SETS; i++) vt_fields_about_close(&abouts[i]);
 }

@@ -4,13 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "checkpoint/find.h"
 #include "command/inspect.h"
 #include "config/option.h"
-#include "config/yaml.h"
 #include "journal/run_directory.h"
-#include "report/run_files.h"
+#include "report/run_report.h"
 #include "storage/output_file.h"
 
 /* Does the key distinguish runs: is it an option of the model, or one of these? */
@@ -24,56 +22,25 @@ static bool is_shown(const char *key)
     return vt_text_choice(key, keys) >= 0;
 }
 
-static vt_status print_configuration(const char *path)
+static void print_configuration(const vt_run_files *run)
 {
-    vt_status status = VT_OK;
-    vt_yaml *yaml = NULL;
-    VT_TRY(vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &yaml));
-    const vt_yaml_node *top = vt_yaml_top(yaml), *keys = top->entry_count == 1 ? top->entries[0].value : NULL;
-    if (keys == NULL) goto done;
-    VT_TRY(vt_yaml_entries(keys));
-    if (keys->entry_count == 0) goto done;
-    vt_print("  configuration %s:", top->entries[0].key->text);
-    for (size_t i = 0; i < keys->entry_count; i++) {
-        const vt_yaml_node *value = keys->entries[i].value;
-        const char *key = keys->entries[i].key->text;
-        if (!is_shown(key)) continue;
-        if (value->kind == VT_YAML_SCALAR && strcmp(value->text, "None") != 0) vt_print(" %s %s,", key, value->text);
-        if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
-            vt_print(" %s [%s, %s],", key, value->child[0]->text, value->child[1]->text);
+    vt_print("  configuration %s:", run->configuration);
+    for (int64_t i = 0; i < run->keys.count; i++) {
+        const char *key = run->keys.names[i], *value = run->values.names[i];
+        if (is_shown(key) && strcmp(value, "None") != 0) vt_print(" %s %s,", key, value);
     }
     vt_print(" … (config.yaml)\n");
-done:
-    vt_yaml_close(&yaml);
-    return status;
 }
 
-static void print_losses(const char *directory, int *faults)
+/* In the words of its report. */
+static void print_figures(const vt_run_files *run, int *faults)
 {
-    char *steps_path = vt_text_format("%s/metrics.csv", directory);
-    char *epochs_path = vt_text_format("%s/epochs.csv", directory);
-    vt_table steps = {0}, epochs = {0};
-    char baseline[VT_BASELINE_NAME];
-    vt_inspect_check(faults, vt_run_steps_open(steps_path, &steps));
-    if (steps.rows > 0)
-        vt_print("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
-                 vt_table_value(&steps, -1, "step"), vt_table_value(&steps, -1, "epoch"),
-                 vt_table_value(&steps, -1, "loss"), vt_table_value(&steps, -1, "samples_per_sec"),
-                 100 * vt_table_value(&steps, -1, "data_wait_fraction"));
-    else if (steps.names != NULL)
-        vt_print("  steps: none yet\n");
-    vt_inspect_check(faults, vt_run_epochs_open(epochs_path, &epochs));
-    if (epochs.rows > 0)
-        vt_print("  epochs: %lld done, last losses: training %.6g, validation %.6g (%s %.6g)\n",
-                 (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),
-                 vt_table_value(&epochs, -1, "valid_loss"), vt_epochs_baseline(&epochs, baseline),
-                 vt_epochs_baseline_value(&epochs, "loss"));
-    if (!isfinite(vt_table_value(&steps, -1, "loss")) && steps.rows > 0)
+    vt_run_figure figures[VT_RUN_FIGURES];
+    vt_run_figures_of(run, figures);
+    for (const vt_run_figure *figure = figures; figure < figures + VT_RUN_FIGURES; figure++)
+        if (figure->value[0] != '\0') vt_print("  %s: %s, %s\n", figure->name, figure->value, figure->detail);
+    if (run->steps.rows > 0 && !isfinite(vt_table_value(&run->steps, -1, "loss")))
         vt_inspect_fault(faults, "the last step's loss is not a number");
-    vt_table_close(&steps);
-    vt_table_close(&epochs);
-    free(steps_path);
-    free(epochs_path);
 }
 
 static void print_end(const char *directory)
@@ -97,43 +64,42 @@ static void print_end(const char *directory)
 /* Each complete checkpoint by its name, with what inspecting it shows. */
 static void print_checkpoints(const char *directory, bool verify, int *faults)
 {
-    enum { MOST = 1024 };
-    char *above = vt_text_format("%s/checkpoints", directory), *names[MOST], best[VT_CHECKPOINT_NAME];
-    int count = 0;
+    char *above = vt_text_format("%s/checkpoints", directory), best[VT_CHECKPOINT_NAME];
+    vt_names names = {0};
     vt_step_list list = {0};
     if (vt_checkpoint_list(above, "", &list) != VT_OK) vt_error_clear();
-    while (count < list.count && count < MOST - 1) {
-        names[count] = vt_text_format("step-%08lld", (long long)list.steps[count]);
-        count++;
-    }
+    for (int64_t i = 0; i < list.count; i++)
+        vt_names_take(&names, vt_text_format("step-%08lld", (long long)list.steps[i]));
     free(list.steps);
     vt_checkpoint_best_name(above, best);
     const bool is_copy = strcmp(best, "best") == 0;
-    if (is_copy) names[count++] = vt_text_copy(best);
-    qsort(names, (size_t)count, sizeof names[0], vt_by_name);
-    vt_print("  checkpoints: %d", count);
-    for (int i = 0; i < count; i++) vt_print("%s %s", i == 0 ? ":" : ",", names[i]);
+    if (is_copy) vt_names_add(&names, best);
+    vt_names_sort(&names);
+    vt_print("  checkpoints: %lld", (long long)names.count);
+    for (int64_t i = 0; i < names.count; i++) vt_print("%s %s", i == 0 ? ":" : ",", names.names[i]);
     vt_print(best[0] == '\0' ? "\n" : "; best is %s\n", is_copy ? "a whole copy" : best);
-    for (int i = 0; i < count; i++) {
-        char *path = vt_text_format("%s/%s", above, names[i]);
+    for (int64_t i = 0; i < names.count; i++) {
+        char *path = vt_text_format("%s/%s", above, names.names[i]);
         const int held = vt_checkpoint_hold(path);
         if (held >= 0 || vt_output_exists(path)) /* else the run has removed it meanwhile */
             vt_inspect_checkpoint(path, true, verify, faults);
         if (held >= 0) close(held);
         free(path);
-        free(names[i]);
     }
+    vt_names_close(&names);
     free(above);
 }
 
 void vt_inspect_run(const char *directory, bool verify, int *faults)
 {
-    char *configuration = vt_text_format("%s/config.yaml", directory);
+    vt_run_files run;
     vt_print("%s: a run\n", directory);
     fflush(stdout);
-    vt_inspect_check(faults, print_configuration(configuration));
-    print_losses(directory, faults);
+    if (vt_inspect_check(faults, vt_run_files_open(directory, &run))) {
+        print_configuration(&run);
+        print_figures(&run, faults);
+    }
+    vt_run_files_close(&run);
     print_end(directory);
     print_checkpoints(directory, verify, faults);
-    free(configuration);
 }

@@ -14,8 +14,6 @@
 #include "training/plan.h"
 #include "training/schedule.h"
 
-enum { LINE_WIDTH = 100 };
-
 /* "0-1012", or the number of a single token */
 static const char *span_text(vt_span span, char text[48])
 {
@@ -105,37 +103,29 @@ static void print_table(const vt_config *config, const vt_layout *layout)
     }
 }
 
-/* "[0 1 2 3]": the group of which the rank is the lowest, with this between two; malloc'd; NULL: it isn't. */
-static char *group_text(const vt_layout *layout, unsigned axes, int rank, const char *between)
+/* "[0 1] [2 3]": the groups in the order of their lowest ranks, with this between members and between groups; malloc'd.
+ */
+static char *groups_text(const vt_layout *layout, unsigned axes, const char *between)
 {
     vt_text text = {0};
     int *members = vt_allocate((size_t)layout->ranks, sizeof(int), "the table of ranks");
-    const int count = vt_layout_members(layout, rank, axes, members);
-    for (int i = 0; i < count && members[0] == rank; i++)
-        vt_text_append(&text, "%s%d%s", i == 0 ? "[" : between, members[i], i == count - 1 ? "]" : "");
+    for (int rank = 0; rank < layout->ranks; rank++) {
+        const int count = vt_layout_members(layout, rank, axes, members);
+        if (members[0] != rank) continue;
+        vt_text_append(&text, "%s[%d", rank > 0 ? between : "", rank);
+        for (int i = 1; i < count; i++) vt_text_append(&text, "%s%d", between, members[i]);
+        vt_text_append(&text, "]");
+    }
     free(members);
     return text.characters;
 }
 
-/* The groups in the order of their lowest ranks. */
 static void print_groups(const vt_layout *layout, unsigned axes, const char *uses)
 {
-    enum { INDENT = 10 };
-    char name[32];
+    char name[32], *groups = groups_text(layout, axes, " ");
     vt_layout_axes_name(layout, axes, name);
-    vt_print("\n%-*s%s\n%*s", INDENT, name, uses, INDENT, "");
-    int column = INDENT;
-    for (int rank = 0; rank < layout->ranks; rank++) {
-        char *group = group_text(layout, axes, rank, " ");
-        if (group == NULL) continue;
-        if (column > INDENT && column + (int)strlen(group) + 1 > LINE_WIDTH) {
-            vt_print("\n%*s", INDENT, "");
-            column = INDENT;
-        }
-        column += vt_print("%s%s", column > INDENT ? " " : "", group);
-        free(group);
-    }
-    vt_print("\n");
+    vt_print_wrapped("\n%-10s%s\n          %s\n", name, uses, groups);
+    free(groups);
 }
 
 /* "dp: [[0, 4], [1, 5], …]" for each set of axes of a list as "dp,tp-cp". */
@@ -146,13 +136,9 @@ static vt_status print_group_lists(const vt_layout *layout, const char *list)
         const size_t length = strcspn(names, ",");
         unsigned axes = 0;
         VT_TRY(vt_layout_parse_axes(names, length, "--groups", &axes));
-        vt_print("%.*s: [", (int)length, names);
-        for (int rank = 0; rank < layout->ranks; rank++) {
-            char *group = group_text(layout, axes, rank, ", ");
-            if (group != NULL) vt_print("%s%s", rank > 0 ? ", " : "", group);
-            free(group);
-        }
-        vt_print("]\n");
+        char *groups = groups_text(layout, axes, ", ");
+        vt_print("%.*s: [%s]\n", (int)length, names, groups);
+        free(groups);
         names += length;
         if (*names == '\0') break;
     }
@@ -197,14 +183,14 @@ vt_status vt_command_layout(const vt_call *call)
     print_sizes(config, &layout);
     VT_TRY(print_stages(config, &layout));
     print_table(config, &layout);
-    unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
-    const unsigned pp = VT_AXES(VT_AXIS_PIPELINE);
+    const unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
+    const unsigned pp = layout.size[VT_AXIS_PIPELINE] > 1 ? VT_AXES(VT_AXIS_PIPELINE) : 0;
     print_groups(&layout, tp, "share each layer");
     print_groups(&layout, cp, "share each sample");
-    if (layout.size[VT_AXIS_PIPELINE] > 1) print_groups(&layout, pp, "are the stages of one model");
+    if (pp != 0) print_groups(&layout, pp, "are the stages of one model");
     print_groups(&layout, dp, "share each batch");
-    if (layout.size[VT_AXIS_PIPELINE] > 1) print_groups(&layout, tp | cp, "one stage");
-    print_groups(&layout, layout.size[VT_AXIS_PIPELINE] > 1 ? tp | cp | pp : tp | cp, "one model");
+    if (pp != 0) print_groups(&layout, tp | cp, "one stage");
+    print_groups(&layout, tp | cp | pp, "one model");
     print_groups(&layout, dp | cp, "have the same part of the layers: sum gradients");
     VT_TRY(print_communication(config));
 done:

@@ -73,7 +73,7 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
         for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) vt_print(",%.0f", o->bytes[c]);
         vt_print(",%.6g", o->cost.step);
         for (int c = 0; c < VT_COST_COUNT; c++) vt_print(",%.6g", o->cost.seconds[c]);
-        vt_print(",%.6g,%s,%.0f,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_name(o->cost.bound), o->waiting,
+        vt_print(",%.6g,%s,%.0f,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_names[o->cost.bound], o->waiting,
                  (double)config->global_batch_size / o->cost.step, 1e-12 * o->flops / o->cost.step, run,
                  energy_kwh(config, hardware, run));
     }
@@ -96,7 +96,7 @@ static void print_row(const vt_config *config, const vt_option_cost *o, bool ter
 {
     char bound[48] = "does not fit", bubble[16] = "-";
     if (o->fits)
-        snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_name(o->cost.bound),
+        snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_names[o->cost.bound],
                  100 * o->cost.seconds[o->cost.bound] / o->cost.step);
     if (o->pipeline > 1)
         snprintf(bubble, sizeof bubble, "%.0f %%", 100 * o->cost.seconds[VT_COST_BUBBLE] / o->cost.step);
@@ -157,11 +157,12 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
              (long long)layouts->count, (long long)fitting, all ? "" : "; here the fastest that fits of each grid",
              all ? "" : "--all shows every layout, ");
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
-    if (hardware->host_memory && config->ranks < domains)
+    if (hardware->kind == VT_MACHINE_CPU && config->ranks < domains)
         vt_print_wrapped("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
                          "submit/local.sh %d (docs/performance.md).\n",
                          domains, domains);
-    if (hardware->host_memory && hardware->ranks_per_node > 0 && (double)config->ranks > hardware->ranks_per_node)
+    if (hardware->kind == VT_MACHINE_CPU && hardware->ranks_per_node > 0 &&
+        (double)config->ranks > hardware->ranks_per_node)
         vt_print_wrapped("%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that "
                          "share the cores of one are slower: measure it with as many (mpirun -np N vitrain plan "
                          "--calibrate=FILE).\n",
@@ -238,17 +239,19 @@ static vt_status plan(const vt_call *call, int64_t rank_count)
 {
     vt_status status = VT_OK;
     const vt_plan_flags *flags = call->flags;
-    const bool rules = flags->rules != VT_RULES_OFF, needs_config = !rules || vt_plan_rules_needs_config(flags);
+    const bool rules = flags->rules != VT_RULES_OFF;
+    const bool other_model =
+        flags->rules == VT_RULES_MEGATRON || flags->layers > 0 || flags->hidden > 0 || !isnan(flags->parameters);
     vt_hardware hardware;
     vt_config *config = NULL;
     int64_t *ranks = NULL;
     int count = 0;
-    VT_CHECK(needs_config || call->option_count == 0,
+    VT_CHECK(!other_model || call->option_count == 0,
              "plan: '%s' belongs to the run's model, but --rules is given another one; leave one of the two out",
              call->options[0]);
     if (flags->scaling != NULL) VT_TRY(vt_plan_scaling_ranks(flags->scaling, &ranks, &count));
     VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : rules ? "a100-80" : "cpu", &hardware));
-    if (needs_config) VT_TRY(open_config(call, rules ? 1 : count > 0 ? ranks[0] : rank_count, &config));
+    if (!other_model) VT_TRY(open_config(call, rules ? 1 : count > 0 ? ranks[0] : rank_count, &config));
     if (rules)
         VT_TRY(vt_plan_rules_print(flags, config, &hardware));
     else if (count > 0)

@@ -7,10 +7,7 @@
 
 /* ---- --rules: those of planning/rules.h, for a GPT of the flags' sizes or for the run's model ---- */
 
-/* Does the run's model have to be known, as no other one is given? */
-bool vt_plan_rules_needs_config(const vt_plan_flags *flags);
-
-/* config: resolved, of one rank; NULL where it isn't needed. */
+/* config: of the run, resolved, of one rank; NULL: the flags say which model. */
 vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, const vt_hardware *hardware);
 
 /* ---- --scaling: the fastest layout of a run on each of several numbers of ranks, as a table and a page ---- */

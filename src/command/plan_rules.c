@@ -5,12 +5,6 @@
 #include "planning/rules.h"
 #include "training/plan.h"
 
-bool vt_plan_rules_needs_config(const vt_plan_flags *flags)
-{
-    return flags->rules == VT_RULES_ON && flags->layers == VT_UNSET_INTEGER && flags->hidden == VT_UNSET_INTEGER &&
-           isnan(flags->parameters);
-}
-
 static vt_status check(const vt_plan_flags *flags)
 {
     vt_status status = VT_OK;

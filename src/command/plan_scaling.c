@@ -15,20 +15,8 @@
 
 enum { MOST_RANKS = 16384 };
 
-/* The last one is drawn only: the rate at an efficiency of 1. */
-typedef enum {
-    RANKS,
-    BATCH,
-    GIB,
-    MILLISECONDS,
-    RATE,
-    EFFICIENCY,
-    RANK_HOURS,
-    KWH,
-    SHOWN,
-    IDEAL = SHOWN,
-    COLUMNS
-} column;
+/* Figures of a number of ranks. The last one is drawn only: the rate at an efficiency of 1. */
+enum { RANKS, BATCH, GIB, MILLISECONDS, RATE, EFFICIENCY, RANK_HOURS, KWH, SHOWN, IDEAL = SHOWN, COLUMNS };
 
 static const char *const heads[SHOWN] = {"ranks",     "batch",      "GiB a rank", "ms a step",
                                          "samples/s", "efficiency", "rank-hours", "kWh"};
@@ -52,29 +40,24 @@ static void add(int64_t **ranks, int *count, int64_t value)
 vt_status vt_plan_scaling_ranks(const char *text, int64_t **ranks, int *count)
 {
     vt_status status = VT_OK;
-    bool valid = true;
+    int64_t before = 0;
+    int used = 0;
     *ranks = NULL;
     *count = 0;
-    for (const char *next = text; valid && next != NULL;) {
-        char *end = NULL;
-        const int64_t first = strtoll(next, &end, 10), before = *count > 0 ? (*ranks)[*count - 1] : 0;
-        int64_t last = first;
-        valid = end > next && first > before;
-        if (strncmp(end, "..", 2) == 0) {
-            next = end + 2;
-            last = strtoll(next, &end, 10);
-            valid = valid && end > next && last > first;
-        }
-        valid = valid && last <= MOST_RANKS && (*end == ',' || *end == '\0');
-        if (!valid) break;
+    for (const char *next = text;; next += used + 1) {
+        long long first = 0, last = 0;
+        const bool one = sscanf(next, "%lld%n..%lld%n", &first, &used, &last, &used) < 2;
+        if (one) last = first;
+        VT_CHECK(first > before && last <= MOST_RANKS && (one || last > first) && strchr(",", next[used]) != NULL,
+                 "plan: --scaling=%s: expected rising numbers of ranks up to %d, such as 1,2,4,8 or 1..512", text,
+                 MOST_RANKS);
         add(ranks, count, first);
         for (int64_t power = 1; power < last; power *= 2)
             if (power > first) add(ranks, count, power);
-        if (last > first) add(ranks, count, last);
-        next = *end == ',' ? end + 1 : NULL;
+        if (!one) add(ranks, count, last);
+        before = last;
+        if (next[used] == '\0') break;
     }
-    VT_CHECK(valid, "plan: --scaling=%s: expected rising numbers of ranks up to %d, such as 1,2,4,8 or 1..512", text,
-             MOST_RANKS);
 done:
     return status;
 }
@@ -187,7 +170,7 @@ static void print_kind(const scaling *kind)
     }
 }
 
-static void append_chart(vt_text *html, const scaling kinds[2], const char *title, column y)
+static void append_chart(vt_text *html, const scaling kinds[2], const char *title, int y)
 {
     const int count = kinds[0].count;
     const double *ranks = kinds[0].rows[0];

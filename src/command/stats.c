@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
 
@@ -30,21 +31,17 @@ static void find_directories(const char *directory, const char *chosen_output, b
  * files, and gets these alone: *keeps. */
 static vt_status check_overwriting(const char *directory, bool *keeps)
 {
-    static const char *const names[] = {"global_means.npy",   "global_stds.npy", "time_means.npy",
-                                        "time_diff_stds.npy", "climatology.h5",  "about.json"};
-    enum { NAMES = sizeof names / sizeof names[0], OLD = 3, LATER = 5 };
+    static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy", "time_diff_stds.npy",
+                                        "climatology.h5"};
+    enum { NAMES = sizeof names / sizeof names[0], OLD = 3 };
     vt_status status = VT_OK;
-    bool there[NAMES];
-    int first = NAMES, old = 0, later = 0;
-    for (int i = 0; i < NAMES; i++) {
-        there[i] = vt_output_holds(directory, names[i]);
-        if (there[i] && first == NAMES) first = i;
-        if (i < LATER) *(i < OLD ? &old : &later) += there[i];
+    *keeps = true;
+    for (int i = 0; i < NAMES; i++) *keeps = *keeps && vt_output_holds(directory, names[i]) == (i < OLD);
+    for (int i = 0; i < NAMES && status == VT_OK && !*keeps; i++) {
+        char *path = vt_text_format("%s/%s", directory, names[i]);
+        status = vt_output_check_absent(path, false);
+        free(path);
     }
-    *keeps = old == OLD && later == 0;
-    VT_CHECK(old + later == 0 || *keeps, "%s/%s exists already; give --force to replace it, or another --output",
-             directory, names[first]);
-done:
     return status;
 }
 
@@ -67,24 +64,19 @@ vt_status vt_command_stats(const vt_call *call)
     vt_status status = VT_OK;
     const vt_stats_flags *flags = call->flags;
     vt_statistics *statistics = NULL;
-    vt_statistics_source source = {.option_name = "data directory",
-                                   .form = {.variables = flags->variables,
-                                            .coordinates = flags->coordinates,
-                                            .time_step = flags->time_step,
-                                            .period = flags->train_period,
-                                            .period_option = "train_period",
-                                            .accept = flags->accept,
-                                            .masked = flags->missing == VT_GAPS_MASK,
-                                            .transform = flags->transform},
-                                   .range = vt_window_range_of(flags->lat_range, flags->lon_range),
-                                   .tolerant = flags->skip_bad_samples,
-                                   .dt = flags->dt,
-                                   .harmonics = flags->harmonics};
+    vt_config *config = NULL;
     char *files = NULL, *output = NULL, *notes = NULL;
     bool keeps = false;
-    find_directories(call->operands[0], flags->output, flags->train_period != NULL, &files, &output);
-    source.directory = files;
-    VT_TRY(vt_config_check_window(flags->lat_range, flags->lon_range));
+    VT_TRY(vt_config_open_text("stats: {model: vit}\n", "stats", call->option_count, call->options, 1, &config));
+    find_directories(call->operands[0], flags->output, config->train_period != NULL, &files, &output);
+    const vt_dataset_options data = vt_fields_options(config, VT_SET_TRAINING);
+    const vt_statistics_source source = {.directory = files,
+                                         .option_name = "data directory",
+                                         .form = data.form,
+                                         .range = data.range,
+                                         .tolerant = config->skip_bad_samples,
+                                         .dt = config->dt,
+                                         .harmonics = flags->harmonics};
     if (!flags->force) VT_TRY(check_overwriting(output, &keeps));
     VT_TRY(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
@@ -97,6 +89,7 @@ vt_status vt_command_stats(const vt_call *call)
     if (keeps) vt_print("the .npy files that were there stay as they are; --force replaces them\n");
 done:
     vt_statistics_close(&statistics);
+    vt_config_close(&config);
     free(files);
     free(output);
     free(notes);

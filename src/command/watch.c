@@ -65,65 +65,42 @@ static void print_line(const vt_progress_figures *figures)
     fflush(stdout);
 }
 
-static vt_status look(const char *directory, vt_progress_figures *figures, int64_t *rows)
+static vt_status look(const char *directory, vt_progress_figures *figures)
 {
-    vt_run_files run = {0};
+    vt_run_files run;
     const vt_status status = vt_run_files_open(directory, &run);
-    if (status != VT_OK) return status;
-    *figures = figures_of(&run);
-    *rows = run.steps.rows;
+    if (status == VT_OK) *figures = figures_of(&run);
     vt_run_files_close(&run);
-    return VT_OK;
-}
-
-/* A terminal shows a moving bar; a file or pipe gets a line for each epoch. */
-static vt_status follow(const char *directory, double interval, vt_progress *progress)
-{
-    vt_status status = VT_OK;
-    vt_progress_figures figures = {0};
-    int64_t rows = -1, rows_before = -1, epoch_before = -1;
-    double changed = vt_clock_seconds();
-    const struct timespec pause = {(time_t)interval, (long)(1e9 * (interval - floor(interval)))};
-    for (bool ended = false; !ended;) {
-        ended = has_ended(directory,
-                          vt_clock_seconds() - changed); /* before the files are read, so that no row is missed */
-        VT_TRY(look(directory, &figures, &rows));
-        if (rows != rows_before) changed = vt_clock_seconds();
-        if (progress != NULL) vt_progress_show(progress, &figures);
-        if (progress == NULL && (ended || figures.epoch != epoch_before)) print_line(&figures);
-        rows_before = rows;
-        epoch_before = figures.epoch;
-        if (!ended) nanosleep(&pause, NULL);
-    }
-done:
     return status;
 }
 
+/* A terminal shows a moving bar; a file or pipe gets a line for each epoch. */
 vt_status vt_command_watch(const vt_call *call)
 {
     vt_status status = VT_OK;
     const vt_watch_flags *flags = call->flags;
     const char *directory = call->operands[0];
-    char *last = NULL;
-    vt_progress *progress = NULL;
-    vt_progress_figures figures = {0};
-    int64_t rows = 0;
-    VT_TRY(look(directory, &figures, &rows));
-    if (flags->once) {
-        print_line(&figures);
-        goto done;
+    const double interval = flags->interval;
+    const struct timespec pause = {(time_t)interval, (long)(1e9 * (interval - floor(interval)))};
+    vt_progress_figures figures = {.step = -1};
+    vt_progress *progress = flags->once ? NULL : vt_progress_open();
+    double changed = vt_clock_seconds();
+    for (bool ended = flags->once;; nanosleep(&pause, NULL)) {
+        const int64_t step = figures.step, epoch = figures.epoch;
+        if (!ended) ended = has_ended(directory, vt_clock_seconds() - changed); /* before the files are read */
+        VT_TRY(look(directory, &figures));
+        if (ended) break;
+        if (figures.step != step || figures.epoch != epoch) changed = vt_clock_seconds();
+        vt_progress_show(progress, &figures);
+        if (progress == NULL && figures.epoch != epoch) print_line(&figures);
     }
-    progress = vt_progress_open();
-    VT_TRY(follow(directory, flags->interval, progress));
-    if (progress != NULL) {
-        vt_progress_close(&progress);
-        VT_TRY(look(directory, &figures, &rows));
-        print_line(&figures);
-    }
-    last = vt_run_last_line(directory);
+    vt_progress_close(&progress);
+    print_line(&figures);
+    if (flags->once) goto done;
+    char *last = vt_run_last_line(directory);
     vt_print_wrapped("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
+    free(last);
 done:
     vt_progress_close(&progress);
-    free(last);
     return status;
 }

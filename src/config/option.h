@@ -133,11 +133,8 @@ void vt_row_format(const vt_row *row, const void *values, vt_text *text);
 /* Appends the option and its value as a line of a configuration in a YAML file. */
 void vt_row_save(const vt_row *row, const vt_config *config, vt_text *yaml);
 
-/* Appends "1 to 65536": what the option takes; or its help with "(whole number, 1 to 65536; default 4; default of
- * unet3d: 8)"; or "=N", "[=PATH]", "": the value as it is written behind the flag's name. */
+/* Appends "1 to 65536": what the option takes. */
 void vt_row_range(const vt_row *row, vt_text *text);
-void vt_row_explain(const vt_row *row, vt_text *text);
-void vt_row_form(const vt_row *row, vt_text *text);
 
 /* All rows of a table, for a terminal. */
 void vt_rows_print(FILE *file, const vt_row *rows);

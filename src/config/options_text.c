@@ -55,7 +55,8 @@ static void append_value(const vt_row *row, vt_text *text)
     if (vt_row_may_be_unset(row)) vt_text_append(text, ", or None");
 }
 
-void vt_row_form(const vt_row *row, vt_text *text)
+/* "=N", "[=PATH]", "": the value as it is written behind the flag's name. */
+static void append_form(const vt_row *row, vt_text *text)
 {
     static const char *const forms[] = {
         [VT_ROW_INTEGER] = "N",    [VT_ROW_REAL] = "X",     [VT_ROW_PATH] = "PATH",
@@ -70,7 +71,8 @@ void vt_row_form(const vt_row *row, vt_text *text)
         vt_text_append(text, row->is_switch ? "[=%s]" : "%s", row->is_switch ? form : "");
 }
 
-void vt_row_explain(const vt_row *row, vt_text *text)
+/* The help with "(whole number, 1 to 65536; default 4; default of unet3d: 8)". */
+static void append_meaning(const vt_row *row, vt_text *text)
 {
     vt_text facts = {0}, others = {0};
     if (row->choices == NULL) append_value(row, &facts); /* else the form has them */
@@ -92,8 +94,8 @@ void vt_rows_print(FILE *file, const vt_row *rows)
             continue;
         }
         vt_text form = {0}, meaning = {0};
-        vt_row_form(row, &form);
-        vt_row_explain(row, &meaning);
+        append_form(row, &form);
+        append_meaning(row, &meaning);
         const int column = fprintf(file, "%c --%s%s", row->flag_only ? '*' : ' ', row->name, form.characters);
         print_wrapped(file, meaning.characters, column);
         vt_text_close(&form);

@@ -403,9 +403,9 @@ vt_status vt_forecast_file_check_path(const char *option, const char *path, bool
     vt_status status = VT_OK;
     const size_t length = strlen(path);
     VT_TRY(vt_output_check_file(option, path));
-    VT_CHECK(force || !vt_output_exists(path), "%s: %s exists already; give --force to replace it", option, path);
     VT_CHECK(length > 3 && strcmp(path + length - 3, ".nc") == 0,
              "%s=%s: expected a name that ends in .nc, as it is a NetCDF file", option, path);
+    if (vt_output_check_absent(path, force) != VT_OK) status = vt_error_context("%s", option);
 done:
     return status;
 }

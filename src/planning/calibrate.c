@@ -251,7 +251,9 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world
     bench b = {.backend = backend, .world = world, .rows = samples * tokens, .dim = dim};
     int64_t product = 2 * b.rows * dim + dim * dim, elements = product > WIDE_ELEMENTS ? product : WIDE_ELEMENTS;
     void *wide = NULL;
-    *hardware = (vt_hardware){.name = "calibrated", .host_memory = backend->shares_host_memory, .head_multiple = 1};
+    *hardware = (vt_hardware){.name = "calibrated",
+                              .kind = backend->shares_host_memory ? VT_MACHINE_CPU : VT_MACHINE_GPU,
+                              .head_multiple = 1};
     double memory = backend->available_memory(backend);
     hardware->memory_gib = memory / 1073741824 * world->nodes / world->ranks;
     VT_TRY(vt_world_agree(world,

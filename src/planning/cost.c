@@ -3,13 +3,7 @@
 #include "config/stages.h"
 #include "training/schedule.h"
 
-static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts",
-                                                 "messages", "link",      "bubble"};
-
-const char *vt_cost_name(vt_cost_part part)
-{
-    return names[part];
-}
+const char *const vt_cost_names[] = {"products", "attention", "memory", "starts", "messages", "link", "bubble"};
 
 /* Each product takes the longer of the time for its arithmetic and the time to move its operands through memory
  * (roofline, Williams et al. 2009). */
@@ -64,16 +58,20 @@ static double backward_of(const vt_config *config)
     return config->recompute != VT_RECOMPUTE_NONE ? 3 : 2;
 }
 
-/* Time that can hide reductions of gradients: with ZeRO 2 every backward, otherwise the last one; stage 3 also gathers
- * ahead during forward. */
-static double window(const vt_config *config, double compute)
+/* The part of a step's computing that all of its backwards are, or the last one alone. */
+static double backwards_part(const vt_config *config, bool all)
 {
     const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
     const vt_step_counts counts = vt_schedule_counts(&shape);
     const double backward = backward_of(config), backwards = (double)counts.backwards * backward;
-    const double all = (double)counts.forwards + backwards;
-    if (config->zero_stage == 3) return compute;
-    return compute * (config->zero_stage == 2 ? backwards : backward) / all;
+    return (all ? backwards : backward) / ((double)counts.forwards + backwards);
+}
+
+/* Time that can hide reductions of gradients: with ZeRO 2 every backward, otherwise the last one; stage 3 also gathers
+ * ahead during forward. */
+static double window(const vt_config *config, double compute)
+{
+    return config->zero_stage == 3 ? compute : compute * backwards_part(config, config->zero_stage == 2);
 }
 
 /* Seconds of computing but for the update. */
@@ -86,15 +84,11 @@ static double passes_seconds(const vt_hardware *hardware, const vt_plan *plan, c
 /* Activations leave for the host's memory while forward computes, and return while backward does. */
 static void add_link(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
 {
-    const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
-    const vt_step_counts counts = vt_schedule_counts(&shape);
-    const double backward = backward_of(config);
-    const double all = (double)counts.forwards + backward * (double)counts.backwards;
-    const double computing = passes_seconds(hardware, plan, cost);
-    const double hides = computing * (double)counts.backwards / all; /* of the forwards that keep something */
+    const double backwards = passes_seconds(hardware, plan, cost) * backwards_part(config, true);
+    const double forwards = backwards / backward_of(config); /* those that keep something */
     if (plan->offloaded_bytes == 0 || hardware->host_gb_s == 0) return;
     const double each_way = plan->offloaded_bytes / (1e9 * hardware->host_gb_s);
-    cost->seconds[VT_COST_LINK] = fmax(0, each_way - hides) + fmax(0, each_way - backward * hides);
+    cost->seconds[VT_COST_LINK] = fmax(0, each_way - forwards) + fmax(0, each_way - backwards);
     cost->pass += cost->seconds[VT_COST_LINK] / (double)config->grad_accumulation;
 }
 

@@ -34,7 +34,7 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
 void vt_cost_add_stages(const vt_config *config, const vt_hardware *hardware, double passes, vt_cost *cost);
 
 /* "products", "attention", "memory", "starts", "messages", "link", "bubble" */
-const char *vt_cost_name(vt_cost_part part);
+extern const char *const vt_cost_names[];
 
 /* Seconds for `volume` over a group of `size` ranks, `in_node` of them on this rank's node. */
 double vt_cost_messages(const vt_hardware *hardware, int size, int in_node, const vt_volume *volume);

@@ -4,84 +4,61 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "config/option.h"
 #include "config/yaml.h"
 #include "storage/output_file.h"
 
-typedef struct {
-    const char *key;
-    size_t offset;
-    bool required;
-    double least, most;
-} field;
+/* clang-format off */
+#define PLACE(member) .offset = offsetof(vt_hardware, member), .origin = offsetof(vt_hardware, origin)
+#define NUMBER(text, member, value, least, most) {.kind = VT_ROW_REAL, .name = text, .preset = value, PLACE(member), \
+                                                  .least_real = least, .most_real = most}
+/* clang-format on */
+/* What has no default must be given. */
+static const vt_row table[] = {
+    {.kind = VT_ROW_END},
+    {.kind = VT_ROW_CHOICE, .name = "kind", .preset = "gpu", .choices = "gpu|cpu", PLACE(kind)},
+    NUMBER("memory_gib", memory_gib, "None", 1e-3, 1e6),
+    NUMBER("reserved_gib", reserved_gib, "0", 0, 1e6),
+    NUMBER("ranks_per_node", ranks_per_node, "None", 0, 1e6),
+    NUMBER("power_w", power_w, "0", 0, 1e6),
+    NUMBER("matrix_float32_tflops", matrix_tflops[VT_FLOAT32], "None", 1e-6, 1e6),
+    NUMBER("matrix_bf16_tflops", matrix_tflops[VT_BFLOAT16], "None", 1e-6, 1e6),
+    NUMBER("matrix_float32_fraction", matrix_fraction[VT_FLOAT32], "None", 1e-6, 1),
+    NUMBER("matrix_bf16_fraction", matrix_fraction[VT_BFLOAT16], "None", 1e-6, 1),
+    NUMBER("attention_float32_fraction", attention_fraction[VT_FLOAT32], "None", 1e-6, 1e4),
+    NUMBER("attention_bf16_fraction", attention_fraction[VT_BFLOAT16], "None", 1e-6, 1e4),
+    NUMBER("matrix_fp16_tflops", matrix_tflops[VT_FLOAT16], "0", 0, 1e6), /* not given: as bf16 */
+    NUMBER("matrix_fp16_fraction", matrix_fraction[VT_FLOAT16], "0", 0, 1),
+    NUMBER("attention_fp16_fraction", attention_fraction[VT_FLOAT16], "0", 0, 1e4),
+    NUMBER("head_multiple", head_multiple, "1", 1, 1024),
+    NUMBER("memory_gb_s", memory_gb_s, "None", 1e-3, 1e6),
+    NUMBER("memory_fraction", memory_fraction, "None", 1e-6, 1e4),
+    NUMBER("norm_fraction", work_fraction[VT_WORK_NORM], "0", 0, 1e4),
+    NUMBER("gelu_fraction", work_fraction[VT_WORK_GELU], "0", 0, 1e4),
+    NUMBER("residual_fraction", work_fraction[VT_WORK_RESIDUAL], "0", 0, 1e4),
+    NUMBER("patches_fraction", work_fraction[VT_WORK_PATCHES], "0", 0, 1e4),
+    NUMBER("optimizer_fraction", work_fraction[VT_WORK_OPTIMIZER], "0", 0, 1e4),
+    NUMBER("operation_us", operation_us, "None", 0, 1e6),
+    NUMBER("within_gb_s", within_gb_s, "None", 1e-6, 1e6),
+    NUMBER("within_us", within_us, "None", 0, 1e6),
+    NUMBER("between_gb_s", between_gb_s, "None", 1e-6, 1e6),
+    NUMBER("between_us", between_us, "None", 0, 1e6),
+    NUMBER("host_gb_s", host_gb_s, "0", 0, 1e6),
+    NUMBER("overlap", overlap, "None", 0, 1),
+    {.kind = VT_ROW_END}};
+static const vt_row *const rows = &table[1];
 
-#define FIELD(member) offsetof(vt_hardware, member)
-static const field fields[] = {
-    {"memory_gib", FIELD(memory_gib), true, 1e-3, 1e6},
-    {"reserved_gib", FIELD(reserved_gib), false, 0, 1e6},
-    {"ranks_per_node", FIELD(ranks_per_node), true, 0, 1e6},
-    {"power_w", FIELD(power_w), false, 0, 1e6},
-    {"matrix_float32_tflops", FIELD(matrix_tflops[VT_FLOAT32]), true, 1e-6, 1e6},
-    {"matrix_bf16_tflops", FIELD(matrix_tflops[VT_BFLOAT16]), true, 1e-6, 1e6},
-    {"matrix_float32_fraction", FIELD(matrix_fraction[VT_FLOAT32]), true, 1e-6, 1},
-    {"matrix_bf16_fraction", FIELD(matrix_fraction[VT_BFLOAT16]), true, 1e-6, 1},
-    {"attention_float32_fraction", FIELD(attention_fraction[VT_FLOAT32]), true, 1e-6, 10},
-    {"attention_bf16_fraction", FIELD(attention_fraction[VT_BFLOAT16]), true, 1e-6, 10},
-    {"matrix_fp16_tflops", FIELD(matrix_tflops[VT_FLOAT16]), false, 1e-6, 1e6}, /* not given: as bf16 */
-    {"matrix_fp16_fraction", FIELD(matrix_fraction[VT_FLOAT16]), false, 1e-6, 1},
-    {"attention_fp16_fraction", FIELD(attention_fraction[VT_FLOAT16]), false, 1e-6, 10},
-    {"head_multiple", FIELD(head_multiple), false, 1, 1024},
-    {"memory_gb_s", FIELD(memory_gb_s), true, 1e-3, 1e6},
-    {"memory_fraction", FIELD(memory_fraction), true, 1e-6, 10},
-    {"norm_fraction", FIELD(work_fraction[VT_WORK_NORM]), false, 1e-6, 10},
-    {"gelu_fraction", FIELD(work_fraction[VT_WORK_GELU]), false, 1e-6, 10},
-    {"residual_fraction", FIELD(work_fraction[VT_WORK_RESIDUAL]), false, 1e-6, 10},
-    {"patches_fraction", FIELD(work_fraction[VT_WORK_PATCHES]), false, 1e-6, 10},
-    {"optimizer_fraction", FIELD(work_fraction[VT_WORK_OPTIMIZER]), false, 1e-6, 10},
-    {"operation_us", FIELD(operation_us), true, 0, 1e6},
-    {"within_gb_s", FIELD(within_gb_s), true, 1e-6, 1e6},
-    {"within_us", FIELD(within_us), true, 0, 1e6},
-    {"between_gb_s", FIELD(between_gb_s), true, 1e-6, 1e6},
-    {"between_us", FIELD(between_us), true, 0, 1e6},
-    {"host_gb_s", FIELD(host_gb_s), false, 0, 1e6},
-    {"overlap", FIELD(overlap), true, 0, 1},
-};
-enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
-
-static double *place_of(const vt_hardware *hardware, const field *f)
-{
-    return (double *)(void *)((char *)(uintptr_t)hardware + f->offset);
-}
-
-/* given [FIELD_COUNT]: notes which one it is. */
-static vt_status take_value(const vt_yaml_entry *entry, vt_hardware *hardware, bool *given)
+static vt_status take_value(const vt_yaml_node *key, const vt_yaml_node *value, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    char found[96];
-    double value = 0;
-    const vt_yaml_node *key = entry->key, *node = entry->value;
-    const char *names[FIELD_COUNT + 1], *nearest = NULL;
-    int i = 0;
-    if (strcmp(key->text, "kind") == 0) {
-        const int kind = node->kind == VT_YAML_SCALAR ? vt_text_choice(node->text, "cpu|gpu") : -1;
-        VT_CHECK(kind >= 0, "%s:%zu:%zu: kind: found %s, expected cpu or gpu", VT_YAML_PLACE(node),
-                 vt_yaml_describe(node, found));
-        hardware->host_memory = kind == 0;
-        goto done;
-    }
-    for (int n = 0; n <= FIELD_COUNT; n++) names[n] = n < FIELD_COUNT ? fields[n].key : "kind";
-    while (i < FIELD_COUNT && strcmp(names[i], key->text) != 0) i++;
-    if (i == FIELD_COUNT) nearest = vt_text_nearest(key->text, names, FIELD_COUNT + 1);
-    VT_CHECK(i < FIELD_COUNT, "%s:%zu:%zu: unknown key '%.80s'%s%s%s", VT_YAML_PLACE(key), key->text,
-             nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
-    const field *f = &fields[i];
-    VT_CHECK(node->kind == VT_YAML_SCALAR && vt_text_to_double(node->text, &value) && value >= f->least &&
-                 value <= f->most,
-             "%s:%zu:%zu: %s: found %s, expected a number from %g to %g", VT_YAML_PLACE(node), f->key,
-             vt_yaml_describe(node, found), f->least, f->most);
-    *place_of(hardware, f) = value;
-    given[i] = true;
+    char found[96], *advice = vt_row_advice(rows, NULL, key->text, "");
+    const vt_row *row = vt_row_find(rows, key->text);
+    VT_CHECK(row != NULL, "%s:%zu:%zu: unknown key '%.80s'%s", VT_YAML_PLACE(key), key->text, advice);
+    const char *text = value->kind == VT_YAML_SCALAR ? value->text : vt_yaml_describe(value, found);
+    if (vt_row_assign(row, text, hardware, VT_FROM_YAML) != VT_OK)
+        status = vt_error_context("%s:%zu:%zu: %s", VT_YAML_PLACE(value), row->name);
 done:
+    free(advice);
     return status;
 }
 
@@ -89,17 +66,17 @@ static vt_status read_entry(const vt_yaml_entry *entry, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
     char found[96];
-    bool given[FIELD_COUNT] = {false};
     VT_CHECK(entry->value->kind == VT_YAML_MAPPING, "%s:%zu:%zu: '%.60s' should be a mapping of keys, found %s",
              VT_YAML_PLACE(entry->value), entry->key->text, vt_yaml_describe(entry->value, found));
     VT_TRY(vt_yaml_entries(entry->value));
-    *hardware = (vt_hardware){.head_multiple = 1};
+    *hardware = (vt_hardware){.name = ""};
+    vt_rows_start(rows, hardware);
     snprintf(hardware->name, sizeof hardware->name, "%.60s", entry->key->text);
     for (size_t i = 0; i < entry->value->entry_count; i++)
-        VT_TRY(take_value(&entry->value->entries[i], hardware, given));
-    for (int i = 0; i < FIELD_COUNT; i++)
-        VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", VT_YAML_PLACE(entry->key),
-                 entry->key->text, fields[i].key);
+        VT_TRY(take_value(entry->value->entries[i].key, entry->value->entries[i].value, hardware));
+    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++)
+        VT_CHECK(!vt_row_is_unset(row, hardware), "%s:%zu:%zu: '%.60s' lacks %s", VT_YAML_PLACE(entry->key),
+                 entry->key->text, row->name);
     const double per_node = hardware->ranks_per_node;
     VT_CHECK(per_node == floor(per_node),
              "%s:%zu:%zu: '%.60s': ranks_per_node is %g, expected a whole number (0: all ranks on one node)",
@@ -170,10 +147,11 @@ vt_status vt_hardware_write(const vt_hardware *hardware, const char *comment, co
     char number[VT_NUMBER_SIZE];
     FILE *file = NULL;
     VT_TRY(vt_output_open(path, &file));
-    fprintf(file, "%s%s:\n  kind: %s\n", comment, hardware->name, hardware->host_memory ? "cpu" : "gpu");
-    for (int i = 0; i < FIELD_COUNT; i++) {
-        float value = (float)*place_of(hardware, &fields[i]);
-        if (fields[i].required || value > 0) fprintf(file, "  %s: %s\n", fields[i].key, vt_text_float(value, number));
+    fprintf(file, "%s%s:\n  kind: %s\n", comment, hardware->name, hardware->kind == VT_MACHINE_CPU ? "cpu" : "gpu");
+    for (const vt_row *row = rows + 1; row->kind != VT_ROW_END; row++) {
+        const double value = *(const double *)(const void *)((const char *)hardware + row->offset);
+        if (vt_row_may_be_unset(row) || value > 0)
+            fprintf(file, "  %s: %s\n", row->name, vt_text_float((float)value, number));
     }
     VT_TRY(vt_output_close(file, path));
 done:

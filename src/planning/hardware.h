@@ -4,11 +4,15 @@
 #define VT_PLANNING_HARDWARE_H
 
 #include "backend/work.h"
+#include "config/config.h"
+
+/* CPU: the readers' batches lie in the same memory. */
+typedef enum { VT_MACHINE_GPU, VT_MACHINE_CPU } vt_machine;
 
 /* Of one rank (one GPU, or one rank's share of the cores). Units are in the names: GB is 1e9 bytes, GiB 2^30. */
 typedef struct {
     char name[64];
-    bool host_memory;                         /* kind cpu: the readers' batches lie in the same memory */
+    vt_machine kind;
     double memory_gib;                        /* in all */
     double reserved_gib;                      /* of this, not available to the run: driver, libraries, fragmentation */
     double ranks_per_node;                    /* 0: all ranks on one node */
@@ -25,6 +29,7 @@ typedef struct {
     double between_gb_s, between_us; /* a rank's part of its node's bandwidth to other nodes */
     double host_gb_s;                /* between a GPU's memory and the host's, each way; 0: not known */
     double overlap;                  /* fraction of backward's time that hides sums of gradients */
+    vt_origin origin;                /* of the figure that was read last */
 } vt_hardware;
 
 /* `name` is an entry of config/hardware.yaml (here or beside the program), or the path of a file with one entry, or

@@ -76,8 +76,8 @@ vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, 
                                .micro_batch = vt_trainer_micro_batch(config),
                                .sequence = config->sequence_parallel && config->tensor_parallel > 1,
                                .recompute = (vt_recompute)config->recompute};
-    vt_plan_options planned = {
-        .node_of = node_of, .device_memory = !hardware->host_memory, .draws_ahead = !hardware->host_memory};
+    const bool on_gpu = hardware->kind == VT_MACHINE_GPU;
+    vt_plan_options planned = {.node_of = node_of, .device_memory = on_gpu, .draws_ahead = on_gpu};
     for (int stage = 0; stage < config->pipeline_parallel; stage++) {
         double pass = 0;
         int busiest = 0;

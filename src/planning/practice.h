@@ -31,9 +31,8 @@ vt_status vt_practice_fill(vt_backend *backend, void *memory, size_t bytes);
 /* ---- step_times.c ---- */
 
 /* Makes a step that doesn't count, then `steps` that are timed, and prints a table of their operations, the longest
- * first. Limits are measured between the steps. Of a CPU: multiply-adds of `type` on registers, and y += x over arrays
- * beyond the caches. Of a GPU, which is waited for before and after each operation: a large product, and a copy inside
- * of its memory. */
+ * first. Limits are measured between the steps: multiply-adds of `type` on a CPU's registers, or a large product on a
+ * GPU; and y += x over arrays beyond the caches. A GPU is waited for before and after each operation. */
 vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_type type, int64_t steps);
 
 /* Runs the attention of `shape`, in bfloat16, with q, k and v side by side in one matrix as in a model, `rounds` times

@@ -20,61 +20,51 @@ done:
 
 /* What cores and memory can do is measured between the steps, in short pieces: their speed changes with what others on
  * the processor do, so the best of all moments is no limit of the others. Medians are taken. */
-enum { PIECES = 10, MOST_PIECES = 8 * PIECES, NUMBERS = 24 << 20 };
-enum { LARGE = 8192 }; /* rows, columns and depth of the product that is a GPU's limit */
+enum { PIECES = 4, MOST_PIECES = 20 * PIECES, AREAS = 3 };
+enum { LARGE = 8192, LARGE_ROWS = 3072 }; /* matrices are [LARGE, LARGE], of a CPU 3072 rows of that: 96 MB */
 
 typedef struct {
     vt_backend *backend;
     vt_type type;
     double flops[MOST_PIECES], bytes[MOST_PIECES]; /* a second */
     int count;
-    void *x, *y, *z; /* NUMBERS of float32; on a GPU [LARGE, LARGE] */
+    int64_t rows;
+    void *areas[AREAS]; /* [rows, LARGE] of float32 */
 } limits;
 
 static vt_status limits_open(limits *l)
 {
     vt_status status = VT_OK;
-    const bool on_cpu = l->backend->shares_host_memory;
-    const size_t bytes = (on_cpu ? (size_t)NUMBERS : (size_t)LARGE * LARGE) * sizeof(float);
-    void **const areas[] = {&l->x, &l->y, &l->z};
-    for (int i = 0; i < (on_cpu ? 2 : 3); i++) VT_TRY(take(l->backend, bytes, areas[i]));
+    l->rows = l->backend->shares_host_memory ? LARGE_ROWS : LARGE;
+    for (int i = 0; i < AREAS; i++) VT_TRY(take(l->backend, (size_t)(l->rows * LARGE) * sizeof(float), &l->areas[i]));
 done:
     return status;
 }
 
-static void measure_cpu(limits *l)
-{
-    enum { PART = NUMBERS / PIECES };
-    for (int piece = 0; piece < PIECES && l->count < MOST_PIECES; piece++, l->count++) {
-        const float *x = (const float *)l->x + piece * PART;
-        float *y = (float *)l->y + piece * PART;
-        const double begin = vt_clock_seconds();
-        const double flops = vt_backend_cpu_multiply_adds(l->backend, l->type, 300000);
-        const double middle = vt_clock_seconds();
-#pragma omp parallel for simd schedule(static)
-        for (int64_t i = 0; i < PART; i++) y[i] += x[i];
-        l->flops[l->count] = flops / (middle - begin);
-        l->bytes[l->count] = 12.0 * PART / (vt_clock_seconds() - middle);
-    }
-}
-
-static vt_status measure_gpu(limits *l)
+/* Multiply-adds on the registers of a CPU, or a large product of a GPU; then y += x. */
+static vt_status measure(limits *l)
 {
     vt_status status = VT_OK;
-    vt_matrix matrix[3] = {vt_matrix_make(l->x, LARGE, LARGE), vt_matrix_make(l->y, LARGE, LARGE),
-                           vt_matrix_make(l->z, LARGE, LARGE)};
-    const size_t bytes = (size_t)LARGE * LARGE * sizeof(float);
-    for (int i = 0; i < 3; i++) matrix[i].type = l->type;
-    VT_TRY(l->backend->check(l->backend));
+    vt_backend *b = l->backend;
+    const vt_mask none = {.tokens = 1};
+    vt_matrix matrix[AREAS];
+    double flops = 2.0 * LARGE * LARGE * LARGE;
+    for (int i = 0; i < AREAS; i++) matrix[i] = vt_matrix_make(l->areas[i], l->rows, LARGE);
+    const vt_matrix x = matrix[0], y = matrix[2]; /* in float32; the product's operands stay as they are */
+    for (int i = 0; i < AREAS; i++) matrix[i].type = l->type;
+    VT_TRY(b->check(b));
     const double begin = vt_clock_seconds();
-    l->backend->linear_forward(l->backend, matrix[0], matrix[1], NULL, NULL, matrix[2]);
-    VT_TRY(l->backend->check(l->backend));
+    if (b->shares_host_memory)
+        flops = vt_backend_cpu_multiply_adds(b, l->type, 300000);
+    else
+        b->linear_forward(b, matrix[0], matrix[1], NULL, NULL, matrix[2]);
+    VT_TRY(b->check(b));
     const double middle = vt_clock_seconds();
-    l->backend->copy(l->backend, l->y, l->x, bytes);
-    VT_TRY(l->backend->check(l->backend));
+    b->residual_add(b, x, y, &none, y);
+    VT_TRY(b->check(b));
     if (l->count == MOST_PIECES) goto done;
-    l->flops[l->count] = 2.0 * LARGE * LARGE * LARGE / (middle - begin);
-    l->bytes[l->count++] = 2 * (double)bytes / (vt_clock_seconds() - middle);
+    l->flops[l->count] = flops / (middle - begin);
+    l->bytes[l->count++] = 3.0 * (double)(l->rows * LARGE) * sizeof(float) / (vt_clock_seconds() - middle);
 done:
     return status;
 }
@@ -114,10 +104,7 @@ vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_typ
     vt_times_open(backend);
     VT_TRY(limits_open(&l));
     for (int64_t step = -1; step < steps; step++) {
-        if (backend->shares_host_memory)
-            measure_cpu(&l);
-        else
-            VT_TRY(measure_gpu(&l));
+        for (int i = 0; i < PIECES; i++) VT_TRY(measure(&l));
         if (step <= 0) vt_times_open(backend);
         const double begin = vt_clock_seconds();
         VT_TRY(vt_practice_step(practice));
@@ -126,8 +113,7 @@ vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_typ
     print_table(backend, seconds, (double)steps, vt_median(l.flops, l.count), vt_median(l.bytes, l.count));
 done:
     vt_times_close(backend);
-    void *const areas[] = {l.x, l.y, l.z};
-    for (int i = 0; i < 3; i++) l.backend->release(l.backend, areas[i]);
+    for (int i = 0; i < AREAS; i++) l.backend->release(l.backend, l.areas[i]);
     return status;
 }
 

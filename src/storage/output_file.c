@@ -147,8 +147,7 @@ bool vt_output_holds(const char *directory, const char *name)
 vt_status vt_output_check_absent(const char *path, bool force)
 {
     vt_status status = VT_OK;
-    VT_CHECK(force || !vt_output_exists(path),
-             "%s exists already; give another directory, or --force to replace the files", path);
+    VT_CHECK(force || !vt_output_exists(path), "%s exists already; give --force to replace it, or another name", path);
 done:
     return status;
 }

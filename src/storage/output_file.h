@@ -37,7 +37,7 @@ vt_status vt_output_make_directory(const char *path);
 bool vt_output_exists(const char *path);
 bool vt_output_holds(const char *directory, const char *name); /* also if it is another directory */
 
-/* For sets of files: fails if there is a file of this name, unless --force says that it is replaced. */
+/* Fails if there is a file of this name, unless --force says that it is replaced. */
 vt_status vt_output_check_absent(const char *path, bool force);
 
 /* Can a file of this name be made or replaced? Errors: its directory doesn't exist; a directory or a device, which must

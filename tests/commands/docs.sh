@@ -75,7 +75,7 @@ check_call() {
     esac
     if [ -z "${known[$subcommand]:-}" ]; then
         "$VITRAIN" $subcommand --help >/dev/null || return 1
-        for name in $("$VITRAIN" options --names="$subcommand" | sed -n 's/^--\([A-Za-z0-9_.]*\).*/\1/p') help version; do known[$subcommand $name]=1; done
+        for name in $("$VITRAIN" options --names="${subcommand// /$'\n'}"$'\n--' | sed -n 's/^--\([A-Za-z0-9_.]*\).*/\1/p') help version; do known[$subcommand $name]=1; done
         known[$subcommand]=1
     fi
     for word; do

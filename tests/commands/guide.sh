@@ -9,7 +9,7 @@ test_man_page() {
     done
     # every option and every subcommand's flag
     for name in $("$VITRAIN" options | sed -n 's/^[* ] --\([A-Za-z0-9_.]*\).*/\1/p') map_channel chunk_times rollout interval; do
-        grep -q "^.fB.-.-$name.fR" vitrain.1 || { echo "--$name is not in the page"; return 1; }
+        grep -q "^.fB.-.-$name" vitrain.1 || { echo "--$name is not in the page"; return 1; }
     done
     for name in $("$VITRAIN" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
         [ "$name" = help ] || grep -q "^\.SS \"vitrain $name" vitrain.1 || { echo "$name is not in the page"; return 1; }
@@ -66,8 +66,9 @@ test_completion_bash() {
     expect_offers "vitrain --enable_j" --enable_jit
     [ "$manners" = "" ]
     expect_offers "vitrain evaluate --r" "--recompute= --restart_warmup= --resume --resume_newest --roles= --rollout= --rollout_gradient= --rotate_vectors --row_parallel_size= --run_num="
-    expect_offers "vitrain stats --o" --output=
-    expect_offers "vitrain stats --embed_d" ""
+    expect_offers "vitrain export --o" --output=
+    expect_offers "vitrain export --embed_d" ""
+    expect_offers "vitrain stats --outp" --output=
     expect_offers "vitrain evaluate --conf" ""
     expect_offers "vitrain plan --conf" --config=
     # values
@@ -167,10 +168,10 @@ vitrain evaluate --split=va^>vitrain evaluate --split=valid
 vitrain bench ke^--rou^>vitrain bench kernels --rounds=
 vitrain --config=smal^>vitrain --config=small 
 vitrain --enable_j^ --shuf^fal^>vitrain --enable_jit --shuffle=false 
-vitrain stats --forc^ >vitrain stats --force 
+vitrain export --forc^ >vitrain export --force 
 vitrain train --data_dir=some_d^>vitrain train --data_dir=some_directory/
 vitrain stats some_d^>vitrain stats some_directory/
-vitrain stats --embed^>vitrain stats --embed
+vitrain export --embed^>vitrain export --embed
 LINES
 }
 

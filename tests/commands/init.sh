@@ -58,6 +58,12 @@ test_odd_grid() {
     says "v0" "odd.yaml: 4 blocks of width 64 on patches of 2 × 2" "vitrain --yaml_config=odd.yaml --config=odd" -- "$VITRAIN" init odd --hours=0.004
     has odd "pad: wrap" "n_history: 1" 'variables: "[v0, v1, v2]"' "img_size: [17, 31]" "predict: tendency" "normalise: climatology"
     learns odd
+    # what channels become, in the statistics, too
+    mv odd/stats before
+    "$VITRAIN" init odd --hours=0.003 --output=roots.yaml --transform=[v2=sqrt] >/dev/null
+    "$VITRAIN" --yaml_config=roots.yaml --config=odd --num_epochs=1 --lr_restarts=None --rollout=1 --expdir=runs >/dev/null
+    rm -r odd/stats
+    mv before odd/stats
     refuses_once "odd.yaml exists already; give --force" -- "$VITRAIN" init odd
     # what is given stays, and is written first
     "$VITRAIN" init odd/ --hours=0.003 --force --variables=[v2] --embed_dim=32 --rollout=1 --lr=1e-3 >said

@@ -53,5 +53,5 @@ test_layouts_that_are_refused() {
     refuses "pipeline_schedule interleaved is not offered" -- layout --ranks=8 --pipeline_schedule=interleaved
     refuses "layout: --ranks=none: 'none' is not a whole number (expected 1 to" -- layout --ranks=none
     refuses "layout: --ranks: its value is missing" -- layout --ranks
-    contains "$("$VITRAIN" help layout)" "usage: vitrain layout [--ranks=N]"
+    contains "$("$VITRAIN" help layout)" "usage: vitrain layout"
 }

@@ -87,7 +87,7 @@ test_other_text() {
     sed -i 's/^\( *patch_size:\).*/\1 "\\e[31m"/' $run/config.yaml
     echo "2026-01-01 00:00:00,000 - root - INFO - ${red}the run is finished" >>$run/out.log
     { "$VITRAIN" inspect $run; timeout $HANG "$VITRAIN" watch $run; } >>said
-    contains "$(cat said)" 'patch_size \x1b[31m' 'ended: INFO - \x1b[31mthe run is finished'
+    contains "$(cat said)" 'patch_size "\e[31m"' 'ended: INFO - \x1b[31mthe run is finished'
     sed -i '$d' $run/out.log
     clean said $run/out.log $run/*.csv
 }

@@ -141,7 +141,7 @@ test_plans_that_are_refused() {
     entry memory_gib 0.5
     refuses "reserved_gib 1 leaves nothing of memory_gib 0.5" -- plan --hardware=machine.yaml
     entry memory_gib .nan
-    refuses "machine.yaml:3:15: memory_gib: found the text '.nan', expected a number" -- plan --hardware=machine.yaml
+    refuses "machine.yaml:3:15: memory_gib: '.nan' is not a number (expected" -- plan --hardware=machine.yaml
     refuses "nowhere.yaml: No such file or directory; expected a file of machines (cpu: {memory_gib" -- plan --hardware=nowhere.yaml
     refuses "give --global_batch_size" -- plan --local_batch_size=4
 }

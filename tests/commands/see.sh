@@ -18,7 +18,7 @@ predict() { "$VITRAIN" predict --checkpoint=$best "$@"; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 1e-4 * (b < 0 ? -b : b)) }' || { echo "$1 is not near $2"; return 1; }; }
 
 test_inspect() {
-    says "embed_dim 16" "steps: 14 done (epoch 2)" "epochs: 2 done" "state: ended" -- "$VITRAIN" inspect $run --verify
+    says "embed_dim 16" "steps: 14, 2 of 2 epochs done" "validation loss: " "state: ended" -- "$VITRAIN" inspect $run --verify
     contains "$output" "checkpoints: 2: step-00000007, step-00000014" "no faults"
     says "step 14, 2 epochs done" "channels: u10 v10 t2m" "parameters: 8656 in 38 tensors" -- "$VITRAIN" inspect $best
     says "train: 1 file 2001.h5, 61 times" "time_means.npy [1, 3, 16, 32]" -- "$VITRAIN" inspect data --verify

@@ -7,7 +7,7 @@ test_synthetic_text() {
         "perplexity of a model that knows how the text is made: 107.71; of the best of single words 418.43, of pairs 162.13"
     [ "$(wc -w <data/train.txt)" = 6000 ]
     grep -qx 'perplexity 107.7[0-9]*' data/entropy.txt
-    refuses "data/train.txt exists already" "or --force" -- "$VITRAIN" synth --text data
+    refuses "data/train.txt exists already; give --force" -- "$VITRAIN" synth --text data
     "$VITRAIN" synth --text again --tokens=6000 >/dev/null
     cmp data/train.txt again/train.txt
     "$VITRAIN" synth again --text --tokens=6000 --seed=1 --force >/dev/null

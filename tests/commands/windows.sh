@@ -65,7 +65,7 @@ test_windows_that_do_not_fit() {
     contains "$output" "lat_range [31, 41]: no row of data/train/2001.h5 is within; its latitudes go from 90 to -90"
     refused --lat_range=[-60,30] --data_loader_config=synthetic
     contains "$output" "data_loader_config synthetic reads none"
-    refuses "stats: --lat_range=30: '30' is not two numbers (expected [a, b], each -90 to 90" -- "$VITRAIN" stats data --lat_range=30
+    refuses "--lat_range=30: '30' is not two numbers (expected [a, b], each -90 to 90" -- "$VITRAIN" stats data --lat_range=30
 }
 
 # Times that are in two sets are told at the start, by evaluate and by inspect; a misnamed file stops all of them.

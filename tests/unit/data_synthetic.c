@@ -299,7 +299,7 @@ TEST(nothing_is_lost)
 {
     vt_synthetic_set_options set = small_set(test_path("set"));
     EXPECT_OK(vt_synthetic_set_write(&set));
-    EXPECT_ERROR(vt_synthetic_set_write(&set), "set/train/2001.h5 exists already; give another directory, or --force");
+    EXPECT_ERROR(vt_synthetic_set_write(&set), "set/train/2001.h5 exists already; give --force");
     set.output.force = true;
     EXPECT_OK(vt_synthetic_set_write(&set));
     EXPECT(rename(test_path("set/train/2001.h5"), test_path("set/train/1999.h5")) == 0);

@@ -83,7 +83,7 @@ TEST(offloaded_activations_hide_behind_computing)
     machine.host_gb_s = 0.25; /* 16 s each way */
     vt_cost_of(config, &machine, &plan, &cost);
     EXPECT_NEAR(cost.seconds[VT_COST_LINK], 2 * 16 - 9, 1e-9);
-    EXPECT(cost.bound == VT_COST_LINK && strcmp(vt_cost_name(cost.bound), "link") == 0);
+    EXPECT(cost.bound == VT_COST_LINK && strcmp(vt_cost_names[cost.bound], "link") == 0);
     machine.host_gb_s = 4;
     vt_cost_of(config, &machine, &plan, &cost);
     EXPECT(cost.seconds[VT_COST_LINK] == 0);
@@ -385,20 +385,22 @@ TEST(hardware_file)
     snprintf(path, sizeof path, "%s/machine.yaml", vt_test_directory());
     EXPECT_OK(vt_hardware_write(&machine, "# a comment\n", path));
     EXPECT_OK(vt_hardware_read(path, &again));
-    EXPECT(strcmp(again.name, "simple") == 0 && !again.host_memory);
+    EXPECT(strcmp(again.name, "simple") == 0 && again.kind == VT_MACHINE_GPU);
     EXPECT_NEAR(again.between_gb_s, 0.1, 1e-6);
     EXPECT_NEAR(again.matrix_fraction[VT_BFLOAT16], 0.5, 0);
     EXPECT_NEAR(again.matrix_tflops[VT_FLOAT16], 2, 0); /* not given: as bf16 */
     EXPECT_NEAR(again.attention_fraction[VT_FLOAT16], 0.25, 0);
     machine.matrix_tflops[VT_FLOAT16] = 0.5;
+    machine.work_fraction[VT_WORK_OPTIMIZER] = 15.6; /* in caches, while others use the memory */
     EXPECT_OK(vt_hardware_write(&machine, "", path));
     EXPECT_OK(vt_hardware_read(path, &again));
     EXPECT_NEAR(again.matrix_tflops[VT_FLOAT16], 0.5, 0);
     EXPECT_NEAR(again.matrix_fraction[VT_FLOAT16], 0.5, 0);
+    EXPECT_NEAR(again.work_fraction[VT_WORK_OPTIMIZER], 15.6, 1e-5);
     static const char *const known[] = {"h100-sxm", "h200-sxm", "a100-40", "a100-80", "h100-nvl", "cpu"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         EXPECT_OK(vt_hardware_read(known[i], &again));
-        EXPECT(strcmp(again.name, known[i]) == 0 && again.host_memory == (strcmp(known[i], "cpu") == 0));
+        EXPECT(strcmp(again.name, known[i]) == 0 && (again.kind == VT_MACHINE_CPU) == (strcmp(known[i], "cpu") == 0));
     }
     EXPECT_NEAR(again.work_fraction[VT_WORK_GELU], again.memory_fraction, 0); /* where a class has none of its own */
 }
@@ -412,8 +414,9 @@ TEST(hardware_files_that_are_refused)
     EXPECT_ERROR(vt_hardware_read(write_yaml("m:\n  memory_gb: 80\n"), &machine),
                  "c.yaml:2:3: unknown key 'memory_gb'; did you mean 'memory_gib'?");
     EXPECT_ERROR(vt_hardware_read(write_yaml("m:\n  memory_gib: -1\n"), &machine),
-                 "c.yaml:2:15: memory_gib: found the text '-1', expected a number from 0.001 to");
-    EXPECT_ERROR(vt_hardware_read(write_yaml("m:\n  kind: tpu\n"), &machine), "expected cpu or gpu");
+                 "c.yaml:2:15: memory_gib: -1 is out of range (expected 0.001 to");
+    EXPECT_ERROR(vt_hardware_read(write_yaml("m:\n  kind: tpu\n"), &machine),
+                 "c.yaml:2:9: kind: 'tpu' is not one of the choices (expected gpu|cpu)");
     EXPECT_ERROR(vt_hardware_read(write_yaml("m: {memory_gib: 1}\n"), &machine), "'m' lacks ranks_per_node");
     EXPECT_ERROR(vt_hardware_read(write_yaml("m: {}\nn: {}\n"), &machine), "the file holds m, n; add which");
 }
