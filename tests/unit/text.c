@@ -381,8 +381,8 @@ TEST(random_words)
     vt_config *config = text_config("seq_len=6 data_loader_config=synthetic vocab_size=11");
     vt_source *source = open_windows(config, VT_SET_TRAINING);
     int32_t tokens[2][6], again[2][6];
-    EXPECT_OK(source->kind->read(source, 3, (void *[]){tokens[0], tokens[1]}));
-    EXPECT_OK(source->kind->read(source, 3, (void *[]){again[0], again[1]}));
+    EXPECT_OK(source->kind->read(source, 3, NULL, (void *[]){tokens[0], tokens[1]}));
+    EXPECT_OK(source->kind->read(source, 3, NULL, (void *[]){again[0], again[1]}));
     EXPECT(memcmp(tokens, again, sizeof tokens) == 0 && source->is_constant);
     for (int i = 0; i < 6; i++)
         EXPECT(tokens[0][i] >= 0 && tokens[0][i] < 11 && (i == 0 || tokens[0][i] == tokens[1][i - 1]));

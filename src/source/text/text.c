@@ -12,7 +12,7 @@
 
 static const vt_source_kind vt_source_text_noise;
 
-enum { SETS = 3, NAMINGS = 3, WINDOWS_OF_ITEM = 64 };
+enum { SETS = 3, NAMINGS = 3 };
 
 /* How the files of a data_dir may be called. */
 static const char *const file_names[NAMINGS][SETS] = {{"wiki.train.raw", "wiki.valid.raw", "wiki.test.raw"},
@@ -266,57 +266,31 @@ static void describe(const vt_source *source, int64_t sample, char *buffer, int6
              (long long)(sample * own->stride + own->seq_len));
 }
 
-/* ---- reading: some windows at once ---- */
+/* ---- reading ---- */
 
-static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
-{
-    vt_plain_plan_make(plan, samples, count, tensors);
-    plan->item_count = (count + WINDOWS_OF_ITEM - 1) / WINDOWS_OF_ITEM;
-    return VT_OK;
-}
-
-static int64_t end_of_item(const vt_read_plan *plan, int64_t item)
-{
-    const int64_t end = (item + 1) * WINDOWS_OF_ITEM;
-    return end < plan->count ? end : plan->count;
-}
-
-static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
+static vt_status read_window(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
     vt_status status = VT_OK;
-    const vt_text_source *source = (const vt_text_source *)plan->source;
-    const int64_t count = source->part.count;
+    const vt_text_source *own = (const vt_text_source *)source;
+    const int64_t count = own->part.count, first = sample * own->stride + own->part.first;
     int32_t *window = vt_allocate((size_t)count + 1, sizeof *window, "a window");
     (void)decoder;
-    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) {
-        const int64_t first = plan->samples[i] * source->stride + source->part.first;
-        VT_TRY(vt_corpus_read(source->corpus, first, count + 1, window));
-        for (int t = 0; t < 2; t++)
-            if (plan->tensors[t] != NULL)
-                memcpy((int32_t *)plan->tensors[t] + i * count, window + t, (size_t)count * sizeof *window);
-    }
+    VT_TRY(vt_corpus_read(own->corpus, first, count + 1, window));
+    for (int t = 0; t < 2; t++)
+        if (tensors[t] != NULL) memcpy(tensors[t], window + t, (size_t)count * sizeof *window);
 done:
     free(window);
     return status;
 }
 
-static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
+static vt_file_extent extent_of(vt_source *source, int64_t sample, int64_t index)
 {
-    (void)decoder;
-    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) vt_mark_bad(bad, i);
-}
-
-static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t index)
-{
-    const vt_text_source *source = (const vt_text_source *)plan->source;
-    const vt_corpus *corpus = source->corpus;
-    const int64_t i = item * WINDOWS_OF_ITEM + index;
-    if (i >= end_of_item(plan, item)) return (vt_file_extent){.bytes = -1};
-    return (vt_file_extent){.descriptor = corpus->file,
-                            .offset =
-                                VT_CORPUS_HEADER_BYTES +
-                                (plan->samples[i] * source->stride + source->part.first) * corpus->head.token_bytes,
-                            .bytes = (source->part.count + 1) * corpus->head.token_bytes};
+    const vt_text_source *own = (const vt_text_source *)source;
+    const int64_t width = own->corpus->head.token_bytes, first = sample * own->stride + own->part.first;
+    if (index > 0) return (vt_file_extent){.bytes = -1};
+    return (vt_file_extent){.descriptor = own->corpus->file,
+                            .offset = VT_CORPUS_HEADER_BYTES + first * width,
+                            .bytes = (own->part.count + 1) * width};
 }
 
 /* A window that counts in no loss. */
@@ -329,14 +303,6 @@ static void blank(const vt_source *source, void *const *tensors)
     }
 }
 
-static const vt_reading reading = {.open = vt_plain_plan_open,
-                                   .close = vt_plain_plan_close,
-                                   .make = make_plan,
-                                   .release = vt_plain_plan_release,
-                                   .run = run_item,
-                                   .retry = retry_item,
-                                   .extent = extent_of};
-
 const vt_source_kind vt_source_text = {.name = "text",
                                        .complete = complete,
                                        .has_test_set = has_test_set,
@@ -347,17 +313,19 @@ const vt_source_kind vt_source_text = {.name = "text",
                                        .log = log_sets,
                                        .describe = describe,
                                        .blank = blank,
-                                       .reading = &reading};
+                                       .read = read_window,
+                                       .extent = extent_of};
 
 /* ---- data_loader_config: synthetic ---- */
 
 /* A constant source: the sample is a place in the batch. */
-static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+static vt_status read_noise(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
+    (void)decoder;
     const vt_text_source *own = (const vt_text_source *)source;
     const uint64_t key = vt_random_name_key("random words");
     for (int t = 0; t < 2; t++)
-        for (int64_t i = 0; i < own->part.count; i++) {
+        for (int64_t i = 0; i < own->part.count && tensors[t] != NULL; i++) {
             const uint64_t place = (uint64_t)(sample * (own->seq_len + 1) + own->part.first + i + t);
             ((int32_t *)tensors[t])[i] = (int32_t)(vt_random_element(own->seed, key, place) * (double)own->vocab_size);
         }

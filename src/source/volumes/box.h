@@ -16,7 +16,7 @@ typedef struct {
     const char *name;         /* of the array in its file; NULL in a .npy file */
     int64_t side;             /* points used along each axis: of the box, or of its corner */
     int64_t extent, channels; /* of the file: points along each axis, and fields */
-    bool channels_last;
+    int64_t together;         /* fields whose numbers lie together at each point: all, or 1 */
     vt_box_reach reach;
     int descriptor;      /* of the file */
     int64_t address;     /* where the numbers begin in it */
@@ -39,14 +39,13 @@ typedef struct {
     int64_t corner[3], side, channels;
 } vt_box_cube;
 
-/* A cube is read in parts, by any threads in any order. Each writes its points of the turned cube, to [side³,
- * channels]. decoder NULL: one of its own. */
-int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube);
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_cube_fields *fields,
-                      vt_decoder *decoder, float *to);
+/* Writes the turned cube to [side³, channels]. Any thread. */
+vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, const vt_cube_fields *fields, vt_decoder *decoder,
+                      float *to);
 
-/* The index-th run of bytes that a part reads; .bytes -1 behind the last one. */
-vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t index);
+/* How many runs of bytes this reads, and one of them. */
+int64_t vt_box_runs(const vt_box *box, const vt_box_cube *cube);
+vt_file_extent vt_box_run(vt_box *box, const vt_box_cube *cube, int64_t run);
 
 /* Writes dataset `name` [channels, L, L, L] of the HDF5 file `from` as the array [L, L, L, channels] of the .npy file
  * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem (convert.c). */

@@ -45,7 +45,7 @@ vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64
 }
 
 /* The points along each axis that are used of its boxes; 0: noise. */
-static int64_t extent_of(const volumes_source *volumes)
+static int64_t points_of(const volumes_source *volumes)
 {
     return volumes->boxes[0] != NULL ? volumes->boxes[0]->side : 0;
 }
@@ -55,7 +55,7 @@ static vt_volume_draw draw_of(const volumes_source *volumes, int64_t sample)
 {
     const vt_source *source = &volumes->source;
     return vt_volume_draw_of(volumes->seed, source->set, sample / source->sample_count, sample % source->sample_count,
-                             extent_of(volumes), volumes->side);
+                             points_of(volumes), volumes->side);
 }
 
 static vt_box_cube cube_of(const volumes_source *volumes, const vt_volume_draw *draw, int tensor)
@@ -214,7 +214,7 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     if (training->is_constant) return;
     vt_log_info(
         "boxes: %s, %lld³ points, and %s, %lld³; samples are cubes of %lld³ at random places, turned in %d ways%s",
-        training->path, (long long)extent_of(sets[0]), validation->path, (long long)extent_of(sets[1]),
+        training->path, (long long)points_of(sets[0]), validation->path, (long long)points_of(sets[1]),
         (long long)sets[0]->side, VT_TURNS, sets[0]->rotate_vectors ? ", velocities too" : "");
     if (training->obstacle == NULL) return;
     if (sets[0]->loader == VT_LOADER_DIRECT)
@@ -239,6 +239,7 @@ static vt_status check(vt_source *source, int64_t sample)
     vt_status status = VT_OK;
     volumes_source *volumes = (volumes_source *)source;
     const vt_volume_draw draw = draw_of(volumes, sample);
+    vt_decoder decoder = {0};
     float *values = NULL;
     for (int t = 0; t < BOXES; t++) {
         const vt_box_cube cube = cube_of(volumes, &draw, t);
@@ -246,8 +247,7 @@ static vt_status check(vt_source *source, int64_t sample)
         vt_box *box = volumes->boxes[t];
         const vt_cube_fields fields = vt_turn_fields(&vt_turns[VT_TURNS - 1], channels, false); /* as it lies */
         values = vt_reallocate(values, (size_t)count, sizeof *values, "a sample");
-        for (int64_t part = 0; part < vt_box_parts(box, &cube); part++)
-            VT_TRY(vt_box_read(box, &cube, part, &fields, NULL, values));
+        VT_TRY(vt_box_read(box, &cube, &fields, &decoder, values));
         for (int64_t i = 0; i < count; i++) {
             const int64_t point = i / channels, side = cube.side;
             VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %lld, point [%lld, %lld, %lld]",
@@ -257,107 +257,41 @@ static vt_status check(vt_source *source, int64_t sample)
         }
     }
 done:
+    vt_decoder_close(&decoder);
     free(values);
     return status;
 }
 
-/* ---- reading a batch: each cube's parts are the items ---- */
+/* ---- reading ---- */
 
-/* One box's part of one sample. */
-typedef struct {
-    int64_t sample; /* of the batch */
-    int tensor;
-    vt_box_cube cube;
-    vt_cube_fields fields;
-    int64_t first_item;
-    float *to;
-} read_cube;
-
-typedef struct {
-    vt_read_plan plan;
-    read_cube *cubes;
-    int64_t count;
-} volume_plan;
-
-static vt_read_plan *open_plan(vt_source *source)
+static vt_status read_cubes(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
-    volume_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
-    own->plan.source = source;
-    return &own->plan;
-}
-
-static void close_plan(vt_read_plan *plan)
-{
-    free(((volume_plan *)plan)->cubes);
-    free(plan);
-}
-
-static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
-{
-    volume_plan *own = (volume_plan *)plan;
-    const volumes_source *volumes = (const volumes_source *)plan->source;
-    own->count = plan->item_count = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const vt_volume_draw draw = draw_of(volumes, samples[i]);
-        for (int t = 0; t < BOXES; t++) {
-            if (tensors[t] == NULL) continue;
-            own->cubes = vt_grow(own->cubes, (size_t)own->count, sizeof *own->cubes, "the plan of a batch");
-            const vt_box_cube cube = cube_of(volumes, &draw, t);
-            own->cubes[own->count++] =
-                (read_cube){.sample = i,
-                            .tensor = t,
-                            .cube = cube,
-                            .fields = vt_turn_fields(&vt_turns[draw.turn], cube.channels, volumes->rotate_vectors),
-                            .first_item = plan->item_count,
-                            .to = (float *)tensors[t] + i * vt_tensor_values(&plan->source->specs[t])};
-            plan->item_count += vt_box_parts(volumes->boxes[t], &cube);
-        }
+    vt_status status = VT_OK;
+    const volumes_source *volumes = (const volumes_source *)source;
+    const vt_volume_draw draw = draw_of(volumes, sample);
+    for (int t = 0; t < BOXES; t++) {
+        if (tensors[t] == NULL) continue;
+        const vt_box_cube cube = cube_of(volumes, &draw, t);
+        const vt_cube_fields fields = vt_turn_fields(&vt_turns[draw.turn], cube.channels, volumes->rotate_vectors);
+        VT_TRY(vt_box_read(volumes->boxes[t], &cube, &fields, decoder, tensors[t]));
     }
-    return VT_OK;
+done:
+    return status;
 }
 
-/* The last cube whose items begin at or before this one. */
-static const read_cube *read_of(const vt_read_plan *plan, int64_t item)
+/* Those of the input, then those of the target. */
+static vt_file_extent extent_of(vt_source *source, int64_t sample, int64_t index)
 {
-    const volume_plan *own = (const volume_plan *)plan;
-    int64_t low = 0, high = own->count;
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (own->cubes[middle].first_item <= item)
-            low = middle;
-        else
-            high = middle;
+    const volumes_source *volumes = (const volumes_source *)source;
+    const vt_volume_draw draw = draw_of(volumes, sample);
+    for (int t = 0; t < BOXES; t++) {
+        const vt_box_cube cube = cube_of(volumes, &draw, t);
+        const int64_t runs = vt_box_runs(volumes->boxes[t], &cube);
+        if (index < runs) return vt_box_run(volumes->boxes[t], &cube, index);
+        index -= runs;
     }
-    return &own->cubes[low];
+    return (vt_file_extent){.bytes = -1};
 }
-
-static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
-{
-    const volumes_source *volumes = (const volumes_source *)plan->source;
-    const read_cube *c = read_of(plan, item);
-    return vt_box_read(volumes->boxes[c->tensor], &c->cube, item - c->first_item, &c->fields, decoder, c->to);
-}
-
-static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
-{
-    (void)decoder;
-    vt_mark_bad(bad, read_of(plan, item)->sample);
-}
-
-static vt_file_extent extent_of_item(const vt_read_plan *plan, int64_t item, int64_t index)
-{
-    const volumes_source *volumes = (const volumes_source *)plan->source;
-    const read_cube *c = read_of(plan, item);
-    return vt_box_extent(volumes->boxes[c->tensor], &c->cube, item - c->first_item, index);
-}
-
-static const vt_reading reading = {.open = open_plan,
-                                   .close = close_plan,
-                                   .make = make_plan,
-                                   .release = vt_plain_plan_release,
-                                   .run = run_item,
-                                   .retry = retry_item,
-                                   .extent = extent_of_item};
 
 const vt_source_kind vt_source_volumes = {.name = "volumes",
                                           .specs = specs,
@@ -367,18 +301,20 @@ const vt_source_kind vt_source_volumes = {.name = "volumes",
                                           .log = log_sets,
                                           .describe = describe,
                                           .check = check,
-                                          .reading = &reading};
+                                          .read = read_cubes,
+                                          .extent = extent_of};
 
 /* ---- data_loader_config: synthetic ---- */
 
 /* Standard normal noise. A constant source: the sample is a place in the batch. */
-static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+static vt_status read_noise(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
+    (void)decoder;
     const volumes_source *volumes = (const volumes_source *)source;
     for (int t = 0; t < BOXES; t++) {
         float *values = tensors[t];
         const int64_t count = vt_tensor_values(&source->specs[t]);
-        for (int64_t i = 0; i < count; i += 4) {
+        for (int64_t i = 0; i < count && values != NULL; i += 4) {
             float normals[4];
             const uint32_t key[2] = {(uint32_t)volumes->seed, (uint32_t)(volumes->seed >> 32) ^ (uint32_t)t};
             const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)sample, 0x766f6c75u /* "volu" */};
