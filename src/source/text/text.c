@@ -286,11 +286,11 @@ done:
 static vt_file_extent extent_of(vt_source *source, int64_t sample, int64_t index)
 {
     const vt_text_source *own = (const vt_text_source *)source;
-    const int64_t width = own->corpus->head.token_bytes, first = sample * own->stride + own->part.first;
+    const int64_t first = sample * own->stride + own->part.first, bytes = sizeof(int32_t);
     if (index > 0) return (vt_file_extent){.bytes = -1};
     return (vt_file_extent){.descriptor = own->corpus->file,
-                            .offset = VT_CORPUS_HEADER_BYTES + first * width,
-                            .bytes = (own->part.count + 1) * width};
+                            .offset = VT_CORPUS_HEADER_BYTES + first * bytes,
+                            .bytes = (own->part.count + 1) * bytes};
 }
 
 /* A window that counts in no loss. */

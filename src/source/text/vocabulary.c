@@ -81,7 +81,6 @@ int32_t vt_vocabulary_add(vt_vocabulary *own, const char *word, size_t length, i
 typedef struct {
     const char *word;
     int64_t count;
-    int32_t before;
 } sorted_word;
 
 static int by_bytes(const void *a, const void *b)
@@ -89,16 +88,14 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(((const sorted_word *)a)->word, ((const sorted_word *)b)->word); /* of unsigned bytes */
 }
 
-void vt_vocabulary_sort(vt_vocabulary *own, int32_t **places)
+void vt_vocabulary_sort(vt_vocabulary *own)
 {
     sorted_word *sorted = vt_allocate((size_t)own->count + 1, sizeof *sorted, "a vocabulary");
-    *places = vt_allocate((size_t)own->count + 1, sizeof **places, "a vocabulary");
-    for (int64_t i = 0; i < own->count; i++) sorted[i] = (sorted_word){own->words[i], own->counts[i], (int32_t)i};
+    for (int64_t i = 0; i < own->count; i++) sorted[i] = (sorted_word){own->words[i], own->counts[i]};
     qsort(sorted, (size_t)own->count, sizeof *sorted, by_bytes);
     for (int64_t i = 0; i < own->count; i++) {
         own->words[i] = sorted[i].word;
         own->counts[i] = sorted[i].count;
-        (*places)[sorted[i].before] = (int32_t)i;
     }
     fill_slots(own);
     free(sorted);
