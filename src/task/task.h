@@ -51,8 +51,9 @@ typedef struct {
     float *mean, *inverse_std;
 } vt_normalisation;
 
-/* Copies host [count] to the back end. Memory that *placed was given before is used again, which can't fail. */
-vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count, float **placed);
+/* Copies host [count], which it frees, to the back end. Memory that *placed was given before is used again, which can't
+ * fail. */
+vt_status vt_floats_place(vt_backend *backend, float *host, int64_t count, float **placed);
 
 /* Likewise what normalises the `count` fields of a tensor: field c by means[c % period] and stds[c % period]. period 0:
  * by 0 and 1, as they are normalised already. */
