@@ -1,7 +1,5 @@
 #include "source/volumes/turn.h"
 
-#include <string.h>
-
 const vt_turn vt_turns[VT_TURNS] = {
     {{0, 1, 2}, {1, 1, 0}}, {{0, 1, 2}, {1, 0, 1}}, {{0, 1, 2}, {0, 1, 1}}, {{1, 0, 2}, {1, 0, 0}},
     {{1, 0, 2}, {1, 0, 1}}, {{1, 0, 2}, {0, 1, 0}}, {{1, 0, 2}, {0, 1, 1}}, {{2, 1, 0}, {1, 0, 0}},
@@ -33,13 +31,6 @@ static inline __attribute__((always_inline)) void turn_row(const float *from, in
         for (int c = 0; c < fields; c++) to[c] = signs[c] * from[offsets[c]];
 }
 
-/* The same where a point's fields are neighbours and keep their signs. */
-static inline __attribute__((always_inline)) void copy_row(const float *from, int64_t step, int64_t count, int fields,
-                                                           float *restrict to)
-{
-    for (int64_t i = 0; i < count; i++, from += step, to += fields) memcpy(to, from, (size_t)fields * sizeof *to);
-}
-
 void vt_turn_part(const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to)
 {
     const vt_turn *turn = fields->turn;
@@ -60,17 +51,11 @@ void vt_turn_part(const vt_cube_fields *fields, int64_t side, const vt_cube_part
         signs[found] = fields->sign[c];
         here[found++] = c;
     }
-    bool together = found == fields->count && part->field_stride == 1;
-    for (int c = 0; c < found; c++) together = together && offsets[c] == c && signs[c] == 1;
     for (int64_t x = 0; x < count[0]; x++)
         for (int64_t y = 0; y < count[1]; y++) {
             const float *from = part->values + start + x * step[0] + y * step[1];
             float *row = to + (((first[0] + x) * side + first[1] + y) * side + first[2]) * fields->count;
-            if (together && found == 4)
-                copy_row(from, step[2], count[2], 4, row);
-            else if (together && found == 5)
-                copy_row(from, step[2], count[2], 5, row);
-            else if (found == 4 && fields->count == 4)
+            if (found == 4 && fields->count == 4)
                 turn_row(from, step[2], count[2], 4, offsets, signs, 4, row);
             else if (found == 5 && fields->count == 5)
                 turn_row(from, step[2], count[2], 5, offsets, signs, 5, row);
