@@ -173,18 +173,19 @@ static vt_status open_text(const vt_config *config, vt_text_source *own)
     own->source.path = path;
     VT_TRY(vt_text_vocabulary(config, &own->vocabulary));
     const int64_t words = own->vocabulary->count;
-    VT_CHECK(words <= own->vocab_size, "vocab_size %lld is less than the %lld words of the training text; leave it out",
-             (long long)own->vocab_size, (long long)words);
+    VT_CHECK(words <= config->vocab_size,
+             "vocab_size %lld is less than the %lld words of the training text; leave it out",
+             (long long)config->vocab_size, (long long)words);
     const bool own_words = set == VT_SET_TRAINING && config->vocabulary == NULL;
     VT_TRY(vt_corpus_open(path, own_words ? NULL : own->vocabulary, &options, &own->corpus));
     const vt_corpus *corpus = own->corpus;
-    own->source.whole_count = vt_text_windows(corpus->head.token_count, own->seq_len, own->stride);
+    own->source.whole_count = vt_text_windows(corpus->head.token_count, config->seq_len, config->stride);
     VT_CHECK(own->source.whole_count > 0,
              "%s has %lld known tokens (and %lld of words that are not in the vocabulary), but a window of seq_len "
              "%lld needs "
              "%lld; use a longer text, or a smaller --seq_len",
              path, (long long)(corpus->head.words - corpus->head.unknown), (long long)corpus->head.unknown,
-             (long long)own->seq_len, (long long)own->seq_len + 1);
+             (long long)config->seq_len, (long long)config->seq_len + 1);
 done:
     return status;
 }
@@ -202,12 +203,8 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
                           .whole_count = NOISE_WINDOWS,
                           .is_constant = is_noise(config)};
     source->tensor_count = specs(config, part, source->specs);
-    own->seq_len = config->seq_len;
-    own->stride = config->stride;
-    own->vocab_size = config->vocab_size;
+    own->config = config;
     own->part = part;
-    own->unknown_word = config->text_oov == VT_OOV_UNK;
-    own->seed = (uint64_t)config->seed;
     if (is_noise(config))
         source->path = vt_text_copy("random words");
     else
@@ -245,7 +242,8 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     for (int i = 0; i < SETS; i++)
         if (sets[i] != NULL) log_unknown(sets[i], &line);
     if (strstr(line.characters, ";") != NULL)
-        vt_text_append(&line, " are not among them: %s", sets[0]->unknown_word ? "they become <unk>" : "dropped");
+        vt_text_append(&line, " are not among them: %s",
+                       sets[0]->config->text_oov == VT_OOV_UNK ? "they become <unk>" : "dropped");
     vt_log_info("%s", line.characters);
     for (int i = 0; i < SETS; i++) {
         if (sets[i] == NULL) continue;
@@ -262,8 +260,8 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
 static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     const vt_text_source *own = (const vt_text_source *)source;
-    snprintf(buffer, (size_t)size, "%s, tokens %lld to %lld", source->path, (long long)(sample * own->stride),
-             (long long)(sample * own->stride + own->seq_len));
+    snprintf(buffer, (size_t)size, "%s, tokens %lld to %lld", source->path, (long long)(sample * own->config->stride),
+             (long long)(sample * own->config->stride + own->config->seq_len));
 }
 
 /* ---- reading ---- */
@@ -272,7 +270,7 @@ static vt_status read_window(vt_source *source, int64_t sample, vt_decoder *deco
 {
     vt_status status = VT_OK;
     const vt_text_source *own = (const vt_text_source *)source;
-    const int64_t count = own->part.count, first = sample * own->stride + own->part.first;
+    const int64_t count = own->part.count, first = sample * own->config->stride + own->part.first;
     int32_t *window = vt_allocate((size_t)count + 1, sizeof *window, "a window");
     (void)decoder;
     VT_TRY(vt_corpus_read(own->corpus, first, count + 1, window));
@@ -286,7 +284,7 @@ done:
 static vt_file_extent extent_of(vt_source *source, int64_t sample, int64_t index)
 {
     const vt_text_source *own = (const vt_text_source *)source;
-    const int64_t first = sample * own->stride + own->part.first, bytes = sizeof(int32_t);
+    const int64_t first = sample * own->config->stride + own->part.first, bytes = sizeof(int32_t);
     if (index > 0) return (vt_file_extent){.bytes = -1};
     return (vt_file_extent){.descriptor = own->corpus->file,
                             .offset = VT_CORPUS_HEADER_BYTES + first * bytes,
@@ -321,13 +319,14 @@ const vt_source_kind vt_source_text = {.name = "text",
 /* A constant source: the sample is a place in the batch. */
 static vt_status read_noise(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
-    (void)decoder;
     const vt_text_source *own = (const vt_text_source *)source;
-    const uint64_t key = vt_random_name_key("random words");
+    const vt_config *config = own->config;
+    const uint64_t key = vt_random_name_key("random words"), seed = (uint64_t)config->seed;
+    (void)decoder;
     for (int t = 0; t < 2; t++)
         for (int64_t i = 0; i < own->part.count && tensors[t] != NULL; i++) {
-            const uint64_t place = (uint64_t)(sample * (own->seq_len + 1) + own->part.first + i + t);
-            ((int32_t *)tensors[t])[i] = (int32_t)(vt_random_element(own->seed, key, place) * (double)own->vocab_size);
+            const uint64_t place = (uint64_t)(sample * (config->seq_len + 1) + own->part.first + i + t);
+            ((int32_t *)tensors[t])[i] = (int32_t)(vt_random_element(seed, key, place) * (double)config->vocab_size);
         }
     return VT_OK;
 }

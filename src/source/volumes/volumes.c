@@ -20,11 +20,8 @@ static const char *const dataset_names[BOXES] = {"Nbody", "Hydro"};
 
 typedef struct {
     vt_source source;
-    int64_t side;         /* of a cube */
-    vt_box *boxes[BOXES]; /* of input and target; NULL: noise */
-    uint64_t seed;
-    bool rotate_vectors;
-    int loader;
+    const vt_config *config; /* which outlives the source */
+    vt_box *boxes[BOXES];    /* of input and target; NULL: noise */
 } volumes_source;
 
 /* ---- draws ---- */
@@ -54,13 +51,13 @@ static int64_t points_of(const volumes_source *volumes)
 static vt_volume_draw draw_of(const volumes_source *volumes, int64_t sample)
 {
     const vt_source *source = &volumes->source;
-    return vt_volume_draw_of(volumes->seed, source->set, sample / source->sample_count, sample % source->sample_count,
-                             points_of(volumes), volumes->side);
+    return vt_volume_draw_of((uint64_t)volumes->config->seed, source->set, sample / source->sample_count,
+                             sample % source->sample_count, points_of(volumes), volumes->config->data_size);
 }
 
 static vt_box_cube cube_of(const volumes_source *volumes, const vt_volume_draw *draw, int tensor)
 {
-    vt_box_cube cube = {.side = volumes->side, .channels = volumes->source.specs[tensor].shape[1]};
+    vt_box_cube cube = {.side = volumes->config->data_size, .channels = volumes->source.specs[tensor].shape[1]};
     memcpy(cube.corner, draw->corner, sizeof cube.corner);
     return cube;
 }
@@ -156,10 +153,10 @@ static vt_status open_boxes(const vt_config *config, volumes_source *volumes)
     VT_CHECK(input->side == target->side, "%s%s%s has %lld points along each axis, but %s has %lld", input->path,
              of_one_file ? ": " : "", of_one_file ? input->name : "", (long long)input->side,
              of_one_file ? target->name : target->path, (long long)target->side);
-    VT_CHECK(input->side >= volumes->side,
+    VT_CHECK(input->side >= config->data_size,
              "%s: the box has %lld points along each axis, fewer than data_size %lld; use a larger box, or a smaller "
              "data_size",
-             input->path, (long long)input->side, (long long)volumes->side);
+             input->path, (long long)input->side, (long long)config->data_size);
 done:
     return status;
 }
@@ -182,10 +179,7 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     source->sample_count = source->whole_count;
     if (limit != VT_UNSET_INTEGER && limit < source->sample_count) source->sample_count = limit;
     source->tensor_count = specs(config, part, source->specs);
-    volumes->side = config->data_size;
-    volumes->seed = (uint64_t)config->seed;
-    volumes->rotate_vectors = config->rotate_vectors;
-    volumes->loader = config->data_loader_config;
+    volumes->config = config;
     if (is_noise(config)) goto done;
     VT_TRY(check_directory(config));
     VT_TRY(open_boxes(config, volumes));
@@ -215,12 +209,12 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     vt_log_info(
         "boxes: %s, %lld³ points, and %s, %lld³; samples are cubes of %lld³ at random places, turned in %d ways%s",
         training->path, (long long)points_of(sets[0]), validation->path, (long long)points_of(sets[1]),
-        (long long)sets[0]->side, VT_TURNS, sets[0]->rotate_vectors ? ", velocities too" : "");
+        (long long)sets[0]->config->data_size, VT_TURNS, sets[0]->config->rotate_vectors ? ", velocities too" : "");
     if (training->obstacle == NULL) return;
-    if (sets[0]->loader == VT_LOADER_DIRECT)
+    if (sets[0]->config->data_loader_config == VT_LOADER_DIRECT)
         vt_log_warning("data_loader_config asks to read past HDF5, but HDF5 has to read the box: %s",
                        training->obstacle);
-    else if (sets[0]->loader == VT_LOADER_AUTO)
+    else if (sets[0]->config->data_loader_config == VT_LOADER_AUTO)
         vt_log_info("HDF5 reads what can't be read past it: %s", training->obstacle);
 }
 
@@ -272,7 +266,8 @@ static vt_status read_cubes(vt_source *source, int64_t sample, vt_decoder *decod
     for (int t = 0; t < BOXES; t++) {
         if (tensors[t] == NULL) continue;
         const vt_box_cube cube = cube_of(volumes, &draw, t);
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[draw.turn], cube.channels, volumes->rotate_vectors);
+        const vt_cube_fields fields =
+            vt_turn_fields(&vt_turns[draw.turn], cube.channels, volumes->config->rotate_vectors);
         VT_TRY(vt_box_read(volumes->boxes[t], &cube, &fields, decoder, tensors[t]));
     }
 done:
@@ -309,14 +304,14 @@ const vt_source_kind vt_source_volumes = {.name = "volumes",
 /* Standard normal noise. A constant source: the sample is a place in the batch. */
 static vt_status read_noise(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
+    const uint64_t seed = (uint64_t)((const volumes_source *)source)->config->seed;
     (void)decoder;
-    const volumes_source *volumes = (const volumes_source *)source;
     for (int t = 0; t < BOXES; t++) {
         float *values = tensors[t];
         const int64_t count = vt_tensor_values(&source->specs[t]);
         for (int64_t i = 0; i < count && values != NULL; i += 4) {
             float normals[4];
-            const uint32_t key[2] = {(uint32_t)volumes->seed, (uint32_t)(volumes->seed >> 32) ^ (uint32_t)t};
+            const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32) ^ (uint32_t)t};
             const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)sample, 0x766f6c75u /* "volu" */};
             vt_random_normals(vt_random_philox(key, counter), normals);
             for (int64_t k = 0; k < 4 && i + k < count; k++) values[i + k] = normals[k];
