@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/whole.h"
-#include "source/volumes/shared_box.h"
 #include "storage/npy.h"
+#include "storage/output_file.h"
 #include "storage/trial.h"
 
 /* Planes that are read and turned together: four rows of one cache line each. */
@@ -356,7 +356,13 @@ vt_file_extent vt_box_run(vt_box *box, const vt_box_cube *cube, int64_t run)
 
 /* ---- in memory ---- */
 
-/* In the file's own order; a layer of chunks after another, so that each is decoded once. */
+/* Planes that are read together, so that each chunk is decoded once. */
+static int64_t layer_of(const vt_box *box)
+{
+    return box->array->layout == VT_LAYOUT_CHUNKED ? box->array->chunk[1] : 1;
+}
+
+/* In the file's own order. */
 static vt_status fill(void *memory, void *context)
 {
     vt_status status = VT_OK;
@@ -364,7 +370,7 @@ static vt_status fill(void *memory, void *context)
     const int64_t n = box->extent, count = n * n * n * box->channels;
     float *values = memory;
     if (box->reach == VT_BOX_RUNS) return read_bytes(box, box->address, count * (int64_t)sizeof(float), memory);
-    const int64_t layer = box->array->layout == VT_LAYOUT_CHUNKED ? box->array->chunk[1] : 1;
+    const int64_t layer = layer_of(box);
     for (int64_t c = 0; c < box->channels; c++)
         for (int64_t x = 0; x < n; x += layer) {
             const int64_t start[] = {c, x, 0, 0}, size[] = {1, n - x < layer ? n - x : layer, n, n};
@@ -385,9 +391,51 @@ vt_status vt_box_keep(vt_box *box)
                          (unsigned long long)info.st_ino, (long long)info.st_size, (long long)info.st_mtim.tv_sec,
                          (long)info.st_mtim.tv_nsec, box->name != NULL ? box->name : "", (long long)box->channels);
     VT_TRY(vt_shared_box_open(key, (size_t)(n * n * n * box->channels) * sizeof(float), fill, box, &box->shared));
-    box->memory = vt_shared_box_memory(box->shared);
+    box->memory = (const float *)(const void *)box->shared->memory;
     box->reach = VT_BOX_MEMORY;
 done:
     free(key);
+    return status;
+}
+
+/* ---- as a .npy file ---- */
+
+vt_status vt_box_convert(const char *from, const char *name, const char *to)
+{
+    vt_status status = VT_OK;
+    vt_box *box = NULL;
+    FILE *file = NULL;
+    float *layer = NULL, *turned = NULL;
+    VT_TRY(vt_box_open(from, name, 1, VT_UNSET_INTEGER, false, &box));
+    const int64_t n = box->extent, channels = box->channels, plane = n * n;
+    int64_t deep = layer_of(box);
+    const int64_t shape[] = {n, n, n, channels};
+    layer = vt_allocate((size_t)(channels * deep * plane), sizeof *layer, "a layer of a box");
+    turned = vt_allocate((size_t)(channels * plane), sizeof *turned, "a layer of a box");
+    VT_TRY(vt_output_open(to, &file));
+    vt_npy_write_header(file, shape, 4);
+    for (int64_t x = 0; x < n; x += deep) {
+        if (deep > n - x) deep = n - x;
+        const int64_t start[] = {0, x, 0, 0}, count[] = {channels, deep, n, n};
+        VT_TRY(read_by_library(box, start, count, layer));
+        for (int64_t p = 0; p < deep; p++) {
+            for (int64_t i = 0; i < plane; i++)
+                for (int64_t c = 0; c < channels; c++) turned[i * channels + c] = layer[(c * deep + p) * plane + i];
+            VT_CHECK(fwrite(turned, sizeof *turned, (size_t)(channels * plane), file) == (size_t)(channels * plane),
+                     "can't write %s: %s", to, strerror(errno));
+        }
+    }
+done:
+    if (file != NULL && status == VT_OK) {
+        status = vt_output_close(file, to);
+    } else if (file != NULL) {
+        char *partial = vt_output_partial_path(to);
+        fclose(file);
+        remove(partial);
+        free(partial);
+    }
+    free(layer);
+    free(turned);
+    vt_box_close(&box);
     return status;
 }

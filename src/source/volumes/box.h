@@ -4,6 +4,7 @@
 #define VT_SOURCE_VOLUMES_BOX_H
 
 #include "data/source.h"
+#include "source/volumes/shared_box.h"
 #include "source/volumes/turn.h"
 #include "storage/store.h"
 
@@ -23,7 +24,7 @@ typedef struct {
     vt_store *store;     /* of HDF5 */
     vt_array *array;     /* of HDF5, too; array->obstacle says why the library has to read it */
     const float *memory; /* the whole array, as the file has it */
-    struct vt_shared_box *shared;
+    vt_shared_box *shared;
 } vt_box;
 
 /* HDF5: dataset `name` [channels, L, L, L], float32. direct: past the library, where the file allows. name NULL: a .npy
@@ -48,7 +49,7 @@ int64_t vt_box_runs(const vt_box *box, const vt_box_cube *cube);
 vt_file_extent vt_box_run(vt_box *box, const vt_box_cube *cube, int64_t run);
 
 /* Writes dataset `name` [channels, L, L, L] of the HDF5 file `from` as the array [L, L, L, channels] of the .npy file
- * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem (convert.c). */
+ * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem. */
 vt_status vt_box_convert(const char *from, const char *name, const char *to);
 
 #endif

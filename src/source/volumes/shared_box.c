@@ -14,15 +14,7 @@
 #include "base/random.h"
 #include "base/text.h"
 
-/* The file of the memory ends with a page that says whether it was filled. */
 enum { PAGE = 4096, A_MOMENT = 10000 /* microseconds */ };
-
-struct vt_shared_box {
-    char *name;
-    int file;
-    char *memory;
-    size_t bytes; /* with that page */
-};
 
 /* Whoever unlinks the file does so with its lock; a process that waited for it then holds a file without a name. */
 static bool has_its_name(const vt_shared_box *box)
@@ -118,9 +110,4 @@ void vt_shared_box_close(vt_shared_box **pointer)
     free(box->name);
     free(box);
     *pointer = NULL;
-}
-
-const void *vt_shared_box_memory(const vt_shared_box *box)
-{
-    return box->memory;
 }
