@@ -208,29 +208,28 @@ done:
 
 /* ---- reading ---- */
 
-/* Columns first … first + count - 1 of the file, to columns at … of the window. */
-static vt_status read_columns(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options,
-                              const int64_t *order, int64_t first_row, const int64_t span[3])
+/* The columns of a window go round where it reaches past the last one of the file. */
+static vt_status read_coefficients(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options,
+                                   const int64_t *order, const file_part *part)
 {
     vt_status status = VT_OK;
-    const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
-    const int64_t first = span[0], count = span[1], at = span[2];
     static const char values_name[] = "value_coefficients";
+    const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
+    const int64_t fields = seasonal->slots * basis * channels, width = options->width;
     vt_tensor_shape shape;
     const bool of_values = options->of_values && vt_tensor_file_shape(file, values_name, &shape) == VT_OK;
     const char *name = of_values ? values_name : "coefficients";
     if (!of_values) vt_error_clear();
-    float *values = malloc((size_t)(lines * count) * sizeof *values);
-    VT_CHECK(values != NULL, "out of memory for the climatology of %s", options->path);
-    for (int64_t i = 0; i < seasonal->slots * basis * channels; i++) {
-        const int64_t of = i / channels;
-        const vt_tensor_box box = {
-            .first = {of / basis, of % basis, order[i % channels], first_row + options->own_row, first},
-            .shape = {5, {1, 1, 1, lines, count}}};
+    float *to = seasonal->coefficients = malloc((size_t)(fields * seasonal->points) * sizeof *to);
+    float *values = malloc((size_t)(lines * part->columns) * sizeof *values);
+    VT_CHECK(to != NULL && values != NULL, "out of memory for the climatology of %s", options->path);
+    for (int64_t i = 0; i < fields; i++) {
+        const int64_t of = i / channels, first = part->first_row + options->own_row;
+        const vt_tensor_box box = {.first = {of / basis, of % basis, order[i % channels], first, 0},
+                                   .shape = {5, {1, 1, 1, lines, part->columns}}};
         VT_TRY(vt_tensor_file_read_box(file, name, &box, values));
-        for (int64_t line = 0; line < lines; line++)
-            memcpy(seasonal->coefficients + (i * lines + line) * options->width + at, values + line * count,
-                   (size_t)count * sizeof *values);
+        for (int64_t k = 0; k < seasonal->points; k++)
+            *to++ = values[k / width * part->columns + (part->first_column + k % width) % part->columns];
     }
 done:
     free(values);
@@ -244,17 +243,14 @@ static vt_status read_stds(vt_tensor_file *file, const vt_seasonal_options *opti
     vt_tensor_shape shape;
     float *all = NULL;
     VT_TRY(vt_tensor_file_shape(file, name, &shape));
-    VT_CHECK(shape.dimensions == 1 && shape.shape[0] >= options->channels,
-             "%s: /%s of %s has no value for each channel; make it again with `vitrain stats`", options->option_name,
-             name, options->path);
+    for (int64_t c = 0; c < options->channels; c++)
+        VT_CHECK(shape.dimensions == 1 && order[c] < shape.shape[0],
+                 "%s: /%s of %s has no value for each channel; make it again with `vitrain stats`",
+                 options->option_name, name, options->path);
     all = vt_allocate((size_t)shape.shape[0], sizeof *all, "the climatology");
     *stds = vt_allocate((size_t)options->channels, sizeof **stds, "the climatology");
     VT_TRY(vt_tensor_file_read(file, name, &shape, all));
-    for (int64_t c = 0; c < options->channels; c++) {
-        VT_CHECK(order[c] < shape.shape[0], "%s: /%s of %s has no value for each channel", options->option_name, name,
-                 options->path);
-        (*stds)[c] = all[order[c]];
-    }
+    for (int64_t c = 0; c < options->channels; c++) (*stds)[c] = all[order[c]];
 done:
     free(all);
     return status;
@@ -271,15 +267,7 @@ static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_
     VT_TRY(find_part(file, seasonal, options, &part));
     VT_ASSERT(part.columns > 0);
     for (int axis = 0; axis < 2; axis++) VT_TRY(check_coordinate(file, options, &part, axis));
-    const int64_t values = seasonal->slots * (1 + 2 * seasonal->harmonics) * options->channels * seasonal->points;
-    seasonal->coefficients = malloc((size_t)values * sizeof *seasonal->coefficients);
-    VT_CHECK(seasonal->coefficients != NULL, "out of memory for the climatology of %s", options->path);
-    for (int64_t at = 0; at < options->width;) {
-        const int64_t first = (part.first_column + at) % part.columns;
-        const int64_t rest = options->width - at, count = rest < part.columns - first ? rest : part.columns - first;
-        VT_TRY(read_columns(file, seasonal, options, order, part.first_row, (const int64_t[3]){first, count, at}));
-        at += count;
-    }
+    VT_TRY(read_coefficients(file, seasonal, options, order, &part));
     VT_TRY(read_stds(file, options, order, "departure_stds", &seasonal->facts.departure_stds));
     if (vt_tensor_file_shape(file, "departure_change_stds", &shape) != VT_OK)
         vt_error_clear(); /* there are no two times that are dt apart */
@@ -290,15 +278,20 @@ done:
     return status;
 }
 
-static vt_status open_here(const vt_seasonal_options *options, vt_seasonal **result)
+vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **result)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
     vt_seasonal *seasonal = vt_allocate(1, sizeof *seasonal, "the climatology");
+    *result = NULL;
+    VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
     seasonal->path = vt_text_copy(options->path);
     seasonal->option_name = vt_text_copy(options->option_name);
     seasonal->channels = options->channels;
     seasonal->points = options->own_rows * options->width;
+    VT_CHECK(vt_output_exists(options->path), "%s: there is no %s; `vitrain stats` makes such a file",
+             options->option_name, options->path);
+    VT_TRY(vt_tensor_files_try(options->path));
     if (vt_tensor_file_open(options->path, &file) != VT_OK) {
         status = vt_error_context("%s (`vitrain stats` makes such a file)", options->option_name);
         goto done;
@@ -309,19 +302,6 @@ static vt_status open_here(const vt_seasonal_options *options, vt_seasonal **res
 done:
     vt_tensor_file_close(&file);
     vt_seasonal_close(&seasonal);
-    return status;
-}
-
-vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **result)
-{
-    vt_status status = VT_OK;
-    *result = NULL;
-    VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
-    VT_CHECK(vt_output_exists(options->path), "%s: there is no %s; `vitrain stats` makes such a file",
-             options->option_name, options->path);
-    VT_TRY(vt_tensor_files_try(options->path));
-    VT_TRY(open_here(options, result));
-done:
     return status;
 }
 

@@ -250,16 +250,12 @@ static double solve_point(const vt_seasonal_fit *fit, const slot *s, const doubl
     if (s->point_matrix != NULL) {
         for (int64_t k = 0; k < triangle_of(basis); k++) matrix[k] = s->point_matrix[k * plane + i];
         const double count = matrix[0];
-        if (basis > 1 && count > 0 && !decompose(matrix, basis, least)) {
+        for (int64_t k = 0; k < basis && !(count > 0); k++) x[k] = NAN;
+        if (!(count > 0)) return 0;
+        if (!decompose(matrix, basis, least)) {
             for (int64_t k = 1; k < basis; k++) x[k] = 0;
             basis = 1;
             matrix[0] = sqrt(count);
-        } else if (basis == 1) {
-            matrix[0] = sqrt(count);
-        }
-        if (!(count > 0)) {
-            for (int64_t k = 0; k < basis; k++) x[k] = NAN;
-            return 0;
         }
         shared = matrix;
     }
