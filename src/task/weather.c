@@ -545,11 +545,17 @@ static vt_matrix weather_weigh(const vt_task *task, const vt_pass *pass)
 {
     const weather *w = (const weather *)task;
     const int64_t channels = task->config->n_out_channels, width = task->config->img_size[1];
-    const size_t bytes = (size_t)(channels * (2 + w->rows.count * width)) * sizeof(float);
+    const int64_t points = w->rows.count * width;
+    const size_t bytes = (size_t)(channels * (2 + points)) * sizeof(float);
     if (!vt_loss_weights_are_set(task->config)) return (vt_matrix){0};
     float *host = vt_allocate(1, bytes, "the loss's weights"), *placed = vt_arena_push(pass->arena, bytes);
-    for (int64_t c = 0; c < channels; c++) host[channels + c] = 1; /* means 0, deviations 1, fields */
-    vt_loss_weights_fill(task->config, w->changes, w->weights + w->rows.first, w->rows.count, host + 2 * channels);
+    float *ones = host + channels, *fields = ones + channels; /* behind the means, which are 0 */
+    VT_ASSERT(vt_channel_weights(task->config, w->changes, ones) == VT_OK);
+    for (int64_t i = 0; i < channels * points; i++) {
+        const double row = task->config->latitude_weights ? w->weights[w->rows.first + i % points / width] : 1;
+        fields[i] = (float)((double)ones[i / points] * row);
+    }
+    for (int64_t c = 0; c < channels; c++) ones[c] = 1;
     pass->backend->copy_from_host(pass->backend, placed, host, bytes);
     free(host);
     const vt_model_tensor tensor = {
