@@ -22,8 +22,7 @@ TEST(turns_of_the_tutorial)
     for (int i = 0; i < 8; i++) cube[i] = (float)i;
     const vt_cube_part part = {.values = cube, .count = {2, 2, 2}, .stride = {4, 2, 1}, .fields = 1};
     for (int t = 0; t < VT_TURNS; t++) {
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[t], 1, true);
-        vt_turn_part(&fields, 2, &part, turned);
+        vt_turn_part(&(vt_cube){.side = 2, .fields = 1, .turn = &vt_turns[t], .rotate_vectors = true}, &part, turned);
         for (int i = 0; i < 8; i++)
             EXPECT((int)turned[i] == results[t][i] - '0', "entry %d, place %d: %g", t + 1, i, (double)turned[i]);
     }
@@ -41,8 +40,8 @@ TEST(parts_make_the_cube)
                              .stride = {SIDE * SIDE, SIDE, 1},
                              .fields = FIELDS,
                              .field_stride = POINTS};
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[t], FIELDS, false);
-        vt_turn_part(&fields, SIDE, &part, whole);
+        const vt_cube own = {.side = SIDE, .fields = FIELDS, .turn = &vt_turns[t]};
+        vt_turn_part(&own, &part, whole);
         for (int i = 0; i < FIELDS * POINTS; i++) pieces[i] = -1;
         for (int first_field = 0; first_field < FIELDS; first_field += 3)
             for (int x = 0; x < SIDE; x += 2) {
@@ -51,7 +50,7 @@ TEST(parts_make_the_cube)
                 part.first_field = first_field;
                 part.fields = first_field == 0 ? 3 : 2;
                 part.values = cube + first_field * POINTS + x * SIDE * SIDE;
-                vt_turn_part(&fields, SIDE, &part, pieces);
+                vt_turn_part(&own, &part, pieces);
             }
         EXPECT(memcmp(whole, pieces, sizeof whole) == 0, "entry %d", t + 1);
     }
@@ -73,8 +72,8 @@ TEST(turned_vectors)
                                .fields = FIELDS,
                                .field_stride = POINTS};
     for (int t = 0; t < VT_TURNS; t++) {
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[t], FIELDS, true);
-        vt_turn_part(&fields, SIDE, &part, turned);
+        const vt_cube own = {.side = SIDE, .fields = FIELDS, .turn = &vt_turns[t], .rotate_vectors = true};
+        vt_turn_part(&own, &part, turned);
         for (int i = 0; i < POINTS; i++)
             for (int c = 0; c < FIELDS; c++)
                 EXPECT(turned[FIELDS * i + c] == cube[c * POINTS + i], "entry %d, point %d, field %d", t + 1, i, c);

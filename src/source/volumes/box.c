@@ -175,19 +175,19 @@ done:
 /* ---- runs: the rows of a plane, of one field or of all that lie together ---- */
 
 /* Does so little lie between the rows that they are read at once? Then a plane is one run, else each row is. */
-static bool is_near(const vt_box *box, const vt_box_cube *cube)
+static bool is_near(const vt_box *box, const vt_cube *cube)
 {
     enum { NEAR = 512 }; /* numbers that cost less to read than another call */
     return (box->extent - cube->side) * box->together <= NEAR;
 }
 
 /* Fields that lie one behind another. */
-static int64_t fields_apart(const vt_box *box, const vt_box_cube *cube)
+static int64_t fields_apart(const vt_box *box, const vt_cube *cube)
 {
-    return box->together > 1 ? 1 : cube->channels;
+    return box->together > 1 ? 1 : cube->fields;
 }
 
-static vt_file_extent run_at(const vt_box *box, const vt_box_cube *cube, int64_t field, int64_t plane, int64_t run)
+static vt_file_extent run_at(const vt_box *box, const vt_cube *cube, int64_t field, int64_t plane, int64_t run)
 {
     const int64_t n = box->extent, point_bytes = box->together * (int64_t)sizeof(float);
     const int64_t row = (field * n + cube->corner[0] + plane) * n + cube->corner[1] + run;
@@ -197,7 +197,7 @@ static vt_file_extent run_at(const vt_box *box, const vt_box_cube *cube, int64_t
                             .bytes = points * point_bytes};
 }
 
-static vt_status read_runs(const vt_box *box, const vt_box_cube *cube, int64_t first, int64_t planes, float *to)
+static vt_status read_runs(const vt_box *box, const vt_cube *cube, int64_t first, int64_t planes, float *to)
 {
     vt_status status = VT_OK;
     const int64_t runs = is_near(box, cube) ? 1 : cube->side;
@@ -213,11 +213,11 @@ done:
 /* ---- chunks ---- */
 
 /* The chunks that a cube touches: the first one along each dimension, fields first, and how many. */
-static int64_t chunks_of(const vt_box *box, const vt_box_cube *cube, int64_t first[1 + AXES], int64_t count[1 + AXES])
+static int64_t chunks_of(const vt_box *box, const vt_cube *cube, int64_t first[1 + AXES], int64_t count[1 + AXES])
 {
     int64_t all = 1;
     for (int d = 0; d <= AXES; d++) {
-        const int64_t begin = d == 0 ? 0 : cube->corner[d - 1], size = d == 0 ? cube->channels : cube->side;
+        const int64_t begin = d == 0 ? 0 : cube->corner[d - 1], size = d == 0 ? cube->fields : cube->side;
         const int64_t chunk = box->array->chunk[d];
         first[d] = begin / chunk;
         count[d] = (begin + size - 1) / chunk - first[d] + 1;
@@ -227,8 +227,7 @@ static int64_t chunks_of(const vt_box *box, const vt_box_cube *cube, int64_t fir
 }
 
 /* The `part`-th of them: its first element, and where it lies in the file. */
-static vt_status find_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t at[1 + AXES],
-                            vt_chunk_place *found)
+static vt_status find_chunk(vt_box *box, const vt_cube *cube, int64_t part, int64_t at[1 + AXES], vt_chunk_place *found)
 {
     int64_t first[1 + AXES], count[1 + AXES];
     chunks_of(box, cube, first, count);
@@ -244,8 +243,7 @@ static int64_t chunk_bytes(const vt_box *box)
     return bytes;
 }
 
-static vt_status read_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
-                            vt_cube_part *place)
+static vt_status read_chunk(vt_box *box, const vt_cube *cube, int64_t part, vt_decoder *decoder, vt_cube_part *place)
 {
     vt_status status = VT_OK;
     int64_t at[1 + AXES];
@@ -283,8 +281,8 @@ static vt_status read_by_library(const vt_box *box, const int64_t *start, const 
 }
 
 /* Planes first … first + planes - 1 of the cube, from memory as they lie there. */
-static vt_status read_planes(const vt_box *box, const vt_box_cube *cube, int64_t first, int64_t planes,
-                             vt_decoder *decoder, vt_cube_part *place)
+static vt_status read_planes(const vt_box *box, const vt_cube *cube, int64_t first, int64_t planes, vt_decoder *decoder,
+                             vt_cube_part *place)
 {
     vt_status status = VT_OK;
     const bool in_memory = box->reach == VT_BOX_MEMORY, by_runs = box->reach == VT_BOX_RUNS;
@@ -298,7 +296,7 @@ static vt_status read_planes(const vt_box *box, const vt_box_cube *cube, int64_t
                             .first = {first, 0, 0},
                             .count = {planes, n, n},
                             .stride = {rows * columns * box->together, columns * box->together, box->together},
-                            .fields = cube->channels,
+                            .fields = cube->fields,
                             .field_stride = box->together > 1 ? 1 : depth * rows * columns};
     for (int a = 0; a < AXES && in_memory; a++) place->values += start[1 + a] * place->stride[a];
     if (in_memory) return VT_OK;
@@ -310,8 +308,7 @@ done:
     return status;
 }
 
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, const vt_cube_fields *fields, vt_decoder *decoder,
-                      float *to)
+vt_status vt_box_read(vt_box *box, const vt_cube *cube, vt_decoder *decoder, float *to)
 {
     vt_status status = VT_OK;
     vt_cube_part place;
@@ -319,17 +316,17 @@ vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, const vt_cube_fields
     const int64_t planes = box->reach == VT_BOX_LIBRARY ? cube->side : PLANES; /* the library decodes chunks once */
     for (int64_t i = 0; by_chunks && i < vt_box_runs(box, cube); i++) {
         VT_TRY(read_chunk(box, cube, i, decoder, &place));
-        vt_turn_part(fields, cube->side, &place, to);
+        vt_turn_part(cube, &place, to);
     }
     for (int64_t first = 0; !by_chunks && first < cube->side; first += planes) {
         VT_TRY(read_planes(box, cube, first, vt_smaller(planes, cube->side - first), decoder, &place));
-        vt_turn_part(fields, cube->side, &place, to);
+        vt_turn_part(cube, &place, to);
     }
 done:
     return status;
 }
 
-int64_t vt_box_runs(const vt_box *box, const vt_box_cube *cube)
+int64_t vt_box_runs(const vt_box *box, const vt_cube *cube)
 {
     int64_t first[1 + AXES], count[1 + AXES];
     const int64_t planes = fields_apart(box, cube) * cube->side;
@@ -337,7 +334,7 @@ int64_t vt_box_runs(const vt_box *box, const vt_box_cube *cube)
     return box->reach == VT_BOX_CHUNKS ? chunks_of(box, cube, first, count) : 1;
 }
 
-vt_file_extent vt_box_run(vt_box *box, const vt_box_cube *cube, int64_t run)
+vt_file_extent vt_box_run(vt_box *box, const vt_cube *cube, int64_t run)
 {
     int64_t at[1 + AXES];
     vt_chunk_place entry;

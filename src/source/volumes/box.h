@@ -35,18 +35,12 @@ void vt_box_close(vt_box **box);
 /* Has the whole array in memory from now on, which all processes of this machine share. */
 vt_status vt_box_keep(vt_box *box);
 
-/* A cube of `side` points from `corner` on, of the first `channels` fields. */
-typedef struct {
-    int64_t corner[3], side, channels;
-} vt_box_cube;
-
-/* Writes the turned cube to [side³, channels]. Any thread. */
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, const vt_cube_fields *fields, vt_decoder *decoder,
-                      float *to);
+/* Writes the turned cube to [side³, fields]. Any thread. */
+vt_status vt_box_read(vt_box *box, const vt_cube *cube, vt_decoder *decoder, float *to);
 
 /* How many runs of bytes this reads, and one of them. */
-int64_t vt_box_runs(const vt_box *box, const vt_box_cube *cube);
-vt_file_extent vt_box_run(vt_box *box, const vt_box_cube *cube, int64_t run);
+int64_t vt_box_runs(const vt_box *box, const vt_cube *cube);
+vt_file_extent vt_box_run(vt_box *box, const vt_cube *cube, int64_t run);
 
 /* Writes dataset `name` [channels, L, L, L] of the HDF5 file `from` as the array [L, L, L, channels] of the .npy file
  * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem. */

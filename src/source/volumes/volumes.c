@@ -55,11 +55,14 @@ static vt_volume_draw draw_of(const volumes_source *volumes, int64_t sample)
                              sample % source->sample_count, points_of(volumes), volumes->config->data_size);
 }
 
-static vt_box_cube cube_of(const volumes_source *volumes, const vt_volume_draw *draw, int tensor)
+static vt_cube cube_of(const volumes_source *volumes, int64_t sample, int tensor)
 {
-    vt_box_cube cube = {.side = volumes->config->data_size, .channels = volumes->source.specs[tensor].shape[1]};
-    memcpy(cube.corner, draw->corner, sizeof cube.corner);
-    return cube;
+    const vt_volume_draw draw = draw_of(volumes, sample);
+    return (vt_cube){.corner = {draw.corner[0], draw.corner[1], draw.corner[2]},
+                     .side = volumes->config->data_size,
+                     .fields = volumes->source.specs[tensor].shape[1],
+                     .turn = &vt_turns[draw.turn],
+                     .rotate_vectors = volumes->config->rotate_vectors};
 }
 
 /* ---- of a configuration ---- */
@@ -232,16 +235,15 @@ static vt_status check(vt_source *source, int64_t sample)
 {
     vt_status status = VT_OK;
     volumes_source *volumes = (volumes_source *)source;
-    const vt_volume_draw draw = draw_of(volumes, sample);
     vt_decoder decoder = {0};
     float *values = NULL;
     for (int t = 0; t < BOXES; t++) {
-        const vt_box_cube cube = cube_of(volumes, &draw, t);
-        const int64_t channels = cube.channels, count = vt_tensor_values(&source->specs[t]);
+        vt_cube cube = cube_of(volumes, sample, t);
+        const int64_t channels = cube.fields, count = vt_tensor_values(&source->specs[t]);
         vt_box *box = volumes->boxes[t];
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[VT_TURNS - 1], channels, false); /* as it lies */
+        cube.turn = &vt_turns[VT_TURNS - 1]; /* as it lies */
         values = vt_reallocate(values, (size_t)count, sizeof *values, "a sample");
-        VT_TRY(vt_box_read(box, &cube, &fields, &decoder, values));
+        VT_TRY(vt_box_read(box, &cube, &decoder, values));
         for (int64_t i = 0; i < count; i++) {
             const int64_t point = i / channels, side = cube.side;
             VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %lld, point [%lld, %lld, %lld]",
@@ -262,13 +264,9 @@ static vt_status read_cubes(vt_source *source, int64_t sample, vt_decoder *decod
 {
     vt_status status = VT_OK;
     const volumes_source *volumes = (const volumes_source *)source;
-    const vt_volume_draw draw = draw_of(volumes, sample);
     for (int t = 0; t < BOXES; t++) {
-        if (tensors[t] == NULL) continue;
-        const vt_box_cube cube = cube_of(volumes, &draw, t);
-        const vt_cube_fields fields =
-            vt_turn_fields(&vt_turns[draw.turn], cube.channels, volumes->config->rotate_vectors);
-        VT_TRY(vt_box_read(volumes->boxes[t], &cube, &fields, decoder, tensors[t]));
+        const vt_cube cube = cube_of(volumes, sample, t);
+        if (tensors[t] != NULL) VT_TRY(vt_box_read(volumes->boxes[t], &cube, decoder, tensors[t]));
     }
 done:
     return status;
@@ -278,9 +276,8 @@ done:
 static vt_file_extent extent_of(vt_source *source, int64_t sample, int64_t index)
 {
     const volumes_source *volumes = (const volumes_source *)source;
-    const vt_volume_draw draw = draw_of(volumes, sample);
     for (int t = 0; t < BOXES; t++) {
-        const vt_box_cube cube = cube_of(volumes, &draw, t);
+        const vt_cube cube = cube_of(volumes, sample, t);
         const int64_t runs = vt_box_runs(volumes->boxes[t], &cube);
         if (index < runs) return vt_box_run(volumes->boxes[t], &cube, index);
         index -= runs;
