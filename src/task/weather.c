@@ -423,67 +423,55 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
 
 /* ---- the log ---- */
 
-/* " (u10 v10 t2m)", of many channels the first ones; "" if the files have no names. */
-static char *names_text(const char *const *names, int64_t channels)
+/* "4 channels (u10 v10 t2m sp) on 8×8 points of 16×32, from row 0 and column 0 on": what is used of the files. Of many
+ * channels the first ones are named, and none where the files have no names. */
+static void add_used(const vt_task *task, const vt_fields_about *files, vt_text *line)
 {
     enum { SHOWN = 12 };
-    vt_text text = {0};
-    vt_text_append(&text, "%s", "");
-    for (int64_t c = 0; names != NULL && c < channels && c < SHOWN; c++)
-        vt_text_append(&text, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
-    if (names != NULL) vt_text_append(&text, channels > SHOWN ? " ...)" : ")");
-    return text.characters;
-}
-
-/* "4 channels (u10 v10 t2m sp) on 8×8 points of 16×32, from row 0 and column 0 on": what is used of the files;
- * malloc'd. */
-static char *used_text(const vt_task *task, const vt_fields_about *files)
-{
     const vt_config *config = task->config;
     const int64_t channels = config->roles != NULL ? task->field_count : vt_config_channels_a_time(config);
     const int64_t *size = config->img_size;
-    char *names = names_text((const char *const *)task->about->names, task->field_count);
-    vt_text text = {0};
-    vt_text_append(&text, "%lld channel%s%s on %lld×%lld points", (long long)channels, channels == 1 ? "" : "s", names,
+    char *const *names = task->about->names;
+    vt_text_append(line, "%lld channel%s", (long long)channels, channels == 1 ? "" : "s");
+    for (int64_t c = 0; names != NULL && c < task->field_count && c < SHOWN; c++)
+        vt_text_append(line, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
+    vt_text_append(line, "%s on %lld×%lld points",
+                   names == NULL               ? ""
+                   : task->field_count > SHOWN ? " ...)"
+                                               : ")",
                    (long long)size[0], (long long)size[1]);
     if (size[0] < files->rows || size[1] < files->columns)
-        vt_text_append(&text, " of %lld×%lld, from row %lld and column %lld on", (long long)files->rows,
+        vt_text_append(line, " of %lld×%lld, from row %lld and column %lld on", (long long)files->rows,
                        (long long)files->columns, (long long)files->window.first_row,
                        (long long)files->window.first_column);
-    free(names);
-    return text.characters;
 }
 
 static void log_fields(const vt_task *task)
 {
     const vt_config *config = task->config;
+    const vt_source *training = ((const weather *)task)->training;
+    const vt_dataset *dataset = vt_dataset_of(training);
     const int64_t times = config->n_history + 1, in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
-        vt_log_info("data: noise, %lld channels on %lld×%lld points", (long long)in, (long long)config->img_size[0],
+    const bool is_noise = config->data_loader_config == VT_LOADER_SYNTHETIC;
+    vt_text line = {0};
+    if (is_noise || dataset == NULL) {
+        vt_log_info("data: %s%s, %lld channels on %lld×%lld points", is_noise ? "" : "source ",
+                    is_noise ? "noise" : training->kind->name, (long long)in, (long long)config->img_size[0],
                     (long long)config->img_size[1]);
         return;
     }
-    const vt_dataset *dataset = vt_dataset_of(((const weather *)task)->training);
-    if (dataset == NULL) {
-        vt_log_info("data: source %s, %lld channels on %lld×%lld points", ((const weather *)task)->training->kind->name,
-                    (long long)in, (long long)config->img_size[0], (long long)config->img_size[1]);
-        return;
-    }
-    char *used = used_text(task, vt_dataset_about(dataset));
-    char *forecast = in != out || config->roles != NULL
-                         ? vt_text_format("; %lld channel%s forecast", (long long)out, out == 1 ? " is" : "s are")
-                         : vt_text_copy("");
-    char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
-    vt_log_info("data: %s and %s: %s%s%s", config->train_data_path, config->valid_data_path, used, forecast, history);
+    add_used(task, vt_dataset_about(dataset), &line);
+    if (in != out || config->roles != NULL)
+        vt_text_append(&line, "; %lld channel%s forecast", (long long)out, out == 1 ? " is" : "s are");
+    if (times > 1) vt_text_append(&line, "; the input holds %lld times", (long long)times);
+    vt_log_info("data: %s and %s: %s", config->train_data_path, config->valid_data_path, line.characters);
     if (times > 1 && in < out && config->roles == NULL)
         vt_log_warning(
             "n_in_channels %lld counts the channels of %lld times (n_history + 1), so the model sees %lld of "
             "the %lld channels that it forecasts; --n_in_channels=%lld for all of them",
             (long long)config->n_in_channels, (long long)times, (long long)in, (long long)out,
             (long long)(out * times));
-    free(used);
-    free(forecast);
-    free(history);
+    vt_text_close(&line);
 }
 
 static void log_limit(const vt_source *source, const char *option)
