@@ -142,7 +142,7 @@ static void unload(vt_corpus *corpus)
 /* ---- making it ---- */
 
 typedef struct {
-    vt_vocabulary *own;              /* that the text's words are counted in; NULL: one was given */
+    vt_vocabulary *own;              /* of the text's own words, which are counted; NULL: one was given */
     const vt_vocabulary *vocabulary; /* by which they are numbered: that one or the given one */
     int32_t unknown_number;          /* of <unk>; -1: unknown words are left out */
     vt_corpus_header head;
@@ -150,11 +150,11 @@ typedef struct {
     const char *path;
 } making;
 
-static vt_status count_word(const char *word, size_t length, void *context)
+static vt_status add_word(const char *word, size_t length, void *context)
 {
     vt_status status = VT_OK;
     const making *m = context;
-    VT_CHECK(vt_vocabulary_add(m->own, word, length, 1) < INT32_MAX - 1, "%s: more words than 32 bits can number",
+    VT_CHECK(vt_vocabulary_add(m->own, word, length, 0) < INT32_MAX - 1, "%s: more words than 32 bits can number",
              m->path);
 done:
     return status;
@@ -166,6 +166,7 @@ static vt_status write_word(const char *word, size_t length, void *context)
     making *m = context;
     int32_t number = vt_vocabulary_find(m->vocabulary, word, length);
     m->head.unknown += number < 0;
+    if (number >= 0 && m->own != NULL) m->own->counts[number]++;
     if (number < 0) number = m->unknown_number;
     if (number < 0) return VT_OK;
     m->head.token_count++;
@@ -195,12 +196,12 @@ static void write_vocabulary(making *m)
 }
 
 /* The vocabulary of the text's own words, in order. */
-static vt_status count_words(const opening *o, const char *path, making *m)
+static vt_status find_words(const opening *o, const char *path, making *m)
 {
     vt_status status = VT_OK;
     vt_split_facts facts;
     m->vocabulary = m->own = vt_vocabulary_open();
-    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, path, o->options->lower, count_word, m, &facts));
+    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, path, o->options->lower, add_word, m, &facts));
     VT_CHECK(m->own->count != 1,
              "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", path,
              m->own->words[0]);
@@ -218,7 +219,7 @@ static vt_status write_tokens(const opening *o, const char *path, making *m)
     vt_corpus_header *head = &m->head;
     vt_split_facts facts;
     char start[VT_CORPUS_HEADER_BYTES] = {0};
-    if (m->vocabulary == NULL) VT_TRY(count_words(o, path, m));
+    if (m->vocabulary == NULL) VT_TRY(find_words(o, path, m));
     m->unknown_number =
         options->unknown_word ? vt_vocabulary_find(m->vocabulary, UNKNOWN_WORD, sizeof UNKNOWN_WORD - 1) : -1;
     VT_CHECK(!options->unknown_word || m->unknown_number >= 0,

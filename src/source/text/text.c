@@ -217,14 +217,6 @@ done:
     return status;
 }
 
-static void log_unknown(const vt_text_source *own, vt_text *line)
-{
-    const vt_corpus *corpus = own->corpus;
-    if (corpus->head.unknown == 0) return;
-    vt_text_append(line, "%s %lld of %lld %s tokens", strstr(line->characters, ";") == NULL ? ";" : " and",
-                   (long long)corpus->head.unknown, (long long)corpus->head.words, set_names[own->source.set]);
-}
-
 /* "text: 213886 training tokens, 12050 words; 10194 of 241211 test tokens are not among them: dropped" */
 static void log_sets(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads)
 {
@@ -232,6 +224,7 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
                                         (const vt_text_source *)test};
     vt_text line = {0};
     bool kept_upper = false;
+    int lacking = 0; /* sets that hold unknown words */
     if (training->is_constant) {
         vt_log_info("reading: random words, the same in every batch");
         return;
@@ -239,9 +232,12 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     vt_log_info("reading: %s", threads);
     vt_text_append(&line, "text: %lld training tokens, %lld words", (long long)sets[0]->corpus->head.token_count,
                    (long long)sets[0]->vocabulary->count);
-    for (int i = 0; i < SETS; i++)
-        if (sets[i] != NULL) log_unknown(sets[i], &line);
-    if (strstr(line.characters, ";") != NULL)
+    for (int i = 0; i < SETS; i++) {
+        if (sets[i] == NULL || sets[i]->corpus->head.unknown == 0) continue;
+        vt_text_append(&line, "%s %lld of %lld %s tokens", lacking++ == 0 ? ";" : " and",
+                       (long long)sets[i]->corpus->head.unknown, (long long)sets[i]->corpus->head.words, set_names[i]);
+    }
+    if (lacking > 0)
         vt_text_append(&line, " are not among them: %s",
                        sets[0]->config->text_oov == VT_OOV_UNK ? "they become <unk>" : "dropped");
     vt_log_info("%s", line.characters);
