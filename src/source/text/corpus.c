@@ -24,6 +24,7 @@ enum { VERSION = 4, BLOCK_TOKENS = 1 << 16, TOKEN_BYTES = sizeof(int32_t) };
 
 /* What a text is opened for. */
 typedef struct {
+    const char *path;
     FILE *text;
     const vt_vocabulary *vocabulary;
     const vt_corpus_options *options;
@@ -132,11 +133,10 @@ static bool load(const opening *o, const char *path, vt_corpus *corpus, bool *is
 
 static void unload(vt_corpus *corpus)
 {
-    char *path = corpus->path;
     if (corpus->file >= 0) close(corpus->file);
     free(corpus->file_path);
     vt_vocabulary_close(&corpus->vocabulary);
-    *corpus = (vt_corpus){.path = path, .file = -1};
+    *corpus = (vt_corpus){.file = -1};
 }
 
 /* ---- making it ---- */
@@ -196,14 +196,14 @@ static void write_vocabulary(making *m)
 }
 
 /* The vocabulary of the text's own words, in order. */
-static vt_status find_words(const opening *o, const char *path, making *m)
+static vt_status find_words(const opening *o, making *m)
 {
     vt_status status = VT_OK;
     vt_split_facts facts;
     m->vocabulary = m->own = vt_vocabulary_open();
-    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, path, o->options->lower, add_word, m, &facts));
+    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, o->path, o->options->lower, add_word, m, &facts));
     VT_CHECK(m->own->count != 1,
-             "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", path,
+             "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", o->path,
              m->own->words[0]);
     if (o->options->unknown_word) vt_vocabulary_add(m->own, UNKNOWN_WORD, sizeof UNKNOWN_WORD - 1, 0);
     vt_vocabulary_sort(m->own);
@@ -212,22 +212,22 @@ done:
     return status;
 }
 
-static vt_status write_tokens(const opening *o, const char *path, making *m)
+static vt_status write_tokens(const opening *o, making *m)
 {
     vt_status status = VT_OK;
     const vt_corpus_options *options = o->options;
     vt_corpus_header *head = &m->head;
     vt_split_facts facts;
     char start[VT_CORPUS_HEADER_BYTES] = {0};
-    if (m->vocabulary == NULL) VT_TRY(find_words(o, path, m));
+    if (m->vocabulary == NULL) VT_TRY(find_words(o, m));
     m->unknown_number =
         options->unknown_word ? vt_vocabulary_find(m->vocabulary, UNKNOWN_WORD, sizeof UNKNOWN_WORD - 1) : -1;
     VT_CHECK(!options->unknown_word || m->unknown_number >= 0,
              "text_oov unk needs the word " UNKNOWN_WORD
              " in the vocabulary, which doesn't have it; use --text_oov=drop");
     VT_CHECK(fseeko(m->file, VT_CORPUS_HEADER_BYTES, SEEK_SET) == 0, "can't write %s: %s", m->path, strerror(errno));
-    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, path, options->lower, write_word, m, &facts));
-    VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", path);
+    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, o->path, options->lower, write_word, m, &facts));
+    VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", o->path);
     head->words = facts.words;
     head->has_mark = facts.has_mark;
     head->kept_upper = facts.kept_upper;
@@ -251,7 +251,7 @@ static vt_status make_file(const opening *o, const char *path, vt_corpus *corpus
     if (o->options->keep_nothing) unlink(own);
     m.file = fdopen(dup(corpus->file), "r+");
     VT_CHECK(m.file != NULL, "can't write %s: %s", path, strerror(errno));
-    VT_TRY(write_tokens(o, corpus->path, &m));
+    VT_TRY(write_tokens(o, &m));
     const bool closed = vt_file_close(m.file, true);
     m.file = NULL;
     VT_CHECK(closed && fchmod(corpus->file, 0644) == 0, "can't write %s: %s", path, strerror(errno));
@@ -301,8 +301,8 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
     const char *damaged = NULL;
     char *files[3], *directory = NULL; /* files: NULL ends them */
     vt_corpus *corpus = vt_allocate(1, sizeof *corpus, "a text");
-    opening o = {.vocabulary = vocabulary, .options = options};
-    *corpus = (vt_corpus){.path = vt_text_copy(path), .file = -1};
+    opening o = {.path = path, .vocabulary = vocabulary, .options = options};
+    corpus->file = -1;
     name_files(path, options, files);
     VT_TRY(vt_file_open(path, &o.text, NULL));
     VT_CHECK(fstat(fileno(o.text), &info) == 0, "%s: can't read it: %s", path, strerror(errno));
@@ -336,7 +336,6 @@ void vt_corpus_close(vt_corpus **corpus)
 {
     if (*corpus == NULL) return;
     unload(*corpus);
-    free((*corpus)->path);
     free(*corpus);
     *corpus = NULL;
 }

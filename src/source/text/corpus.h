@@ -39,7 +39,6 @@ typedef struct {
 } vt_corpus_header;
 
 typedef struct {
-    char *path; /* of the text */
     vt_corpus_header head;
     int file; /* open, with the tokens from VT_CORPUS_HEADER_BYTES on */
     char *file_path;
