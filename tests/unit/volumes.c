@@ -85,20 +85,20 @@ TEST(draws)
     enum { BOX = 35, SIDE = 32, DRAWS = 4000 };
     int corners[3][BOX - SIDE + 1] = {{0}}, turns[VT_TURNS] = {0}, same = 0;
     for (int i = 0; i < DRAWS; i++) {
-        const vt_volume_draw draw = vt_volume_draw_of(333, VT_SET_TRAINING, 2, i, BOX, SIDE);
-        const vt_volume_draw other = vt_volume_draw_of(333, VT_SET_VALIDATION, 2, i, BOX, SIDE);
+        const vt_cube draw = vt_volume_draw(333, VT_SET_TRAINING, 2, i, BOX, SIDE);
+        const vt_cube other = vt_volume_draw(333, VT_SET_VALIDATION, 2, i, BOX, SIDE);
         for (int a = 0; a < 3; a++) {
             EXPECT(draw.corner[a] >= 0 && draw.corner[a] <= BOX - SIDE);
             corners[a][draw.corner[a]]++;
         }
-        turns[draw.turn]++;
-        same += memcmp(&draw, &other, sizeof draw) == 0;
+        turns[draw.turn - vt_turns]++;
+        same += draw.turn == other.turn && memcmp(draw.corner, other.corner, sizeof draw.corner) == 0;
     }
     for (int a = 0; a < 3; a++)
         for (int x = 0; x <= BOX - SIDE; x++) EXPECT(abs(corners[a][x] - DRAWS / 4) < 150, "%d", corners[a][x]);
     for (int t = 0; t < VT_TURNS; t++) EXPECT(abs(turns[t] - DRAWS / VT_TURNS) < 70, "turn %d: %d", t, turns[t]);
     EXPECT(same < 20);
-    EXPECT(vt_volume_draw_of(1, VT_SET_TRAINING, 0, 0, SIDE, SIDE).corner[0] == 0);
+    EXPECT(vt_volume_draw(1, VT_SET_TRAINING, 0, 0, SIDE, SIDE).corner[0] == 0);
 }
 
 /* The values of shared/spec/unet3d.md, §5, which a script with the tutorial's formula printed. */

@@ -26,7 +26,7 @@ typedef struct {
 
 /* ---- draws ---- */
 
-vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side)
+vt_cube vt_volume_draw(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side)
 {
     static const char *const streams[] = {"volumes, training", "volumes, validation", "volumes, test"};
     const uint64_t key = seed ^ vt_random_name_key(streams[set]);
@@ -34,11 +34,10 @@ vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64
     const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), (uint32_t)epoch,
                                  (uint32_t)((uint64_t)epoch >> 32)};
     const vt_random_block block = vt_random_philox(words, counter);
-    vt_volume_draw draw;
+    vt_cube cube = {.side = side, .turn = &vt_turns[((uint64_t)block.word[3] * VT_TURNS) >> 32]};
     for (int a = 0; a < 3; a++)
-        draw.corner[a] = (int64_t)(((unsigned __int128)block.word[a] * (uint64_t)(box - side + 1)) >> 32);
-    draw.turn = (int)(((uint64_t)block.word[3] * VT_TURNS) >> 32);
-    return draw;
+        cube.corner[a] = (int64_t)(((unsigned __int128)block.word[a] * (uint64_t)(box - side + 1)) >> 32);
+    return cube;
 }
 
 /* The points along each axis that are used of its boxes; 0: noise. */
@@ -47,22 +46,16 @@ static int64_t points_of(const volumes_source *volumes)
     return volumes->boxes[0] != NULL ? volumes->boxes[0]->side : 0;
 }
 
-/* Of sample epoch · sample_count + index. */
-static vt_volume_draw draw_of(const volumes_source *volumes, int64_t sample)
-{
-    const vt_source *source = &volumes->source;
-    return vt_volume_draw_of((uint64_t)volumes->config->seed, source->set, sample / source->sample_count,
-                             sample % source->sample_count, points_of(volumes), volumes->config->data_size);
-}
-
+/* Of a tensor of sample epoch · sample_count + index. */
 static vt_cube cube_of(const volumes_source *volumes, int64_t sample, int tensor)
 {
-    const vt_volume_draw draw = draw_of(volumes, sample);
-    return (vt_cube){.corner = {draw.corner[0], draw.corner[1], draw.corner[2]},
-                     .side = volumes->config->data_size,
-                     .fields = volumes->source.specs[tensor].shape[1],
-                     .turn = &vt_turns[draw.turn],
-                     .rotate_vectors = volumes->config->rotate_vectors};
+    const vt_source *source = &volumes->source;
+    const vt_config *config = volumes->config;
+    vt_cube cube = vt_volume_draw((uint64_t)config->seed, source->set, sample / source->sample_count,
+                                  sample % source->sample_count, points_of(volumes), config->data_size);
+    cube.fields = source->specs[tensor].shape[1];
+    cube.rotate_vectors = config->rotate_vectors;
+    return cube;
 }
 
 /* ---- of a configuration ---- */
@@ -224,9 +217,10 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
 static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     const volumes_source *volumes = (const volumes_source *)source;
-    const vt_volume_draw draw = draw_of(volumes, sample);
+    const vt_cube cube = cube_of(volumes, sample, 0);
     snprintf(buffer, (size_t)size, "%s, cube from point [%lld, %lld, %lld] on, transformation %d", source->path,
-             (long long)draw.corner[0], (long long)draw.corner[1], (long long)draw.corner[2], draw.turn + 1);
+             (long long)cube.corner[0], (long long)cube.corner[1], (long long)cube.corner[2],
+             (int)(cube.turn - vt_turns) + 1);
 }
 
 /* ---- looking for the number that made a loss infinite ---- */
