@@ -112,8 +112,9 @@ done:
     return status;
 }
 
-static void language_log_data(const vt_task *task)
+static void language_log_data(const vt_task *task, const vt_source *training, const vt_source *validation)
 {
+    (void)training, (void)validation;
     vt_log_info("losses of an epoch and of a set are means of the batches' means, as in the course's log; "
                 "vitrain evaluate gives the mean over all words");
     if (!task->config->causal)

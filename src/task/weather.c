@@ -446,10 +446,9 @@ static void add_used(const vt_task *task, const vt_fields_about *files, vt_text 
                        (long long)files->window.first_column);
 }
 
-static void log_fields(const vt_task *task)
+static void log_fields(const vt_task *task, const vt_source *training)
 {
     const vt_config *config = task->config;
-    const vt_source *training = ((const weather *)task)->training;
     const vt_dataset *dataset = vt_dataset_of(training);
     const int64_t times = config->n_history + 1, in = vt_config_channels_a_time(config), out = config->n_out_channels;
     const bool is_noise = config->data_loader_config == VT_LOADER_SYNTHETIC;
@@ -487,21 +486,17 @@ static void log_limit(const vt_source *source, const char *option)
 }
 
 /* The YAML file's channel counts are not used if `variables` names the channels. */
-static void weather_log_data(const vt_task *task)
+static void weather_log_data(const vt_task *task, const vt_source *training, const vt_source *validation)
 {
     const vt_config *config = task->config;
     const int64_t *replaced = config->replaced_channels;
-    log_fields(task);
+    log_fields(task, training);
     if (replaced[0] != 0 || replaced[1] != 0)
         vt_log_info("variables: its channels make n_in_channels %lld and n_out_channels %lld; the configuration's %lld "
                     "and %lld are not used",
                     (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
                     (long long)replaced[1]);
     vt_loss_weights_log(config);
-}
-
-static void weather_log_limits(const vt_source *training, const vt_source *validation)
-{
     log_limit(training, "limit_nsamples");
     log_limit(validation, "limit_nsamples_val");
 }
@@ -661,7 +656,6 @@ const vt_task_kind vt_task_weather = {.name = "weather",
                                       .open = weather_open,
                                       .close = weather_close,
                                       .log_data = weather_log_data,
-                                      .log_limits = weather_log_limits,
                                       .place = weather_place,
                                       .weigh = weather_weigh,
                                       .score = weather_score,
