@@ -12,7 +12,7 @@
 enum { MOST_SLOTS = 1440 };
 
 struct vt_seasonal {
-    char *path, *option_name;
+    char *path;
     int64_t channels, points; /* points: own_rows * width */
     int64_t harmonics, slots;
     int64_t minutes[MOST_SLOTS];
@@ -70,18 +70,17 @@ static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
     int64_t times = 0;
     seasonal->slots = MOST_SLOTS;
     if (vt_tensor_file_has(file, "format")) VT_TRY(vt_tensor_file_get_text(file, "format", &format));
-    VT_CHECK(
-        format != NULL && strcmp(format, VT_SEASONAL_FORMAT) == 0,
-        "%s: %s holds no seasonal climatology that this program reads (its format is '%s', expected '%s'); make it "
-        "again with `vitrain stats`",
-        seasonal->option_name, seasonal->path, format != NULL ? format : "", VT_SEASONAL_FORMAT);
+    VT_CHECK(format != NULL && strcmp(format, VT_SEASONAL_FORMAT) == 0,
+             "climatology_path: %s holds no seasonal climatology that this program reads (its format is '%s', expected "
+             "'%s'); make it again with `vitrain stats`",
+             seasonal->path, format != NULL ? format : "", VT_SEASONAL_FORMAT);
     VT_TRY(vt_tensor_file_get_integer(file, "harmonics", &seasonal->harmonics));
     VT_TRY(vt_tensor_file_get_integers(file, "minutes_of_day", &seasonal->slots, seasonal->minutes));
     VT_TRY(vt_tensor_file_get_integer(file, "times", &times));
     VT_TRY(vt_tensor_file_get_text(file, "first", &first));
     VT_TRY(vt_tensor_file_get_text(file, "last", &last));
     VT_CHECK(seasonal->harmonics >= 0 && seasonal->harmonics <= VT_SEASONAL_HARMONICS,
-             "%s: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`", seasonal->option_name,
+             "climatology_path: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`",
              seasonal->path, (long long)seasonal->harmonics, VT_SEASONAL_HARMONICS);
     terms = vt_seasonal_terms(seasonal->harmonics, seasonal->slots, seasonal->minutes[0]);
     seasonal->facts.description =
@@ -119,8 +118,9 @@ static vt_status find_order(vt_tensor_file *file, const vt_seasonal_options *opt
     for (int64_t c = 0; c < options->channels; c++) {
         if (options->names[c][0] == '\0') continue;
         order[c] = place_of(names, options->names[c]);
-        VT_CHECK(order[c] >= 0, "%s: %s has no channel '%s', which the data have; make it again with `vitrain stats`",
-                 options->option_name, options->path, options->names[c]);
+        VT_CHECK(order[c] >= 0,
+                 "climatology_path: %s has no channel '%s', which the data have; make it again with `vitrain stats`",
+                 options->path, options->names[c]);
     }
 done:
     free(names);
@@ -154,20 +154,18 @@ static vt_status find_part(vt_tensor_file *file, const vt_seasonal *seasonal, co
     vt_tensor_shape_text(&shape, found);
     const bool fits =
         shape.dimensions == 5 && shape.shape[0] == seasonal->slots && shape.shape[1] == 1 + 2 * seasonal->harmonics;
-    VT_CHECK(
-        fits && shape.shape[2] >= options->channels,
-        "%s: /coefficients of %s is %s, expected [%lld, %lld, C, rows, columns] with C at least %lld, the channels "
-        "in use; make it again with `vitrain stats`",
-        options->option_name, options->path, found, (long long)seasonal->slots,
-        (long long)(1 + 2 * seasonal->harmonics), (long long)options->channels);
+    VT_CHECK(fits && shape.shape[2] >= options->channels,
+             "climatology_path: /coefficients of %s is %s, expected [%lld, %lld, C, rows, columns] with C at least "
+             "%lld, the channels in use; make it again with `vitrain stats`",
+             options->path, found, (long long)seasonal->slots, (long long)(1 + 2 * seasonal->harmonics),
+             (long long)options->channels);
     const bool is_window = shape.shape[3] == options->height && shape.shape[4] == options->width;
     const bool is_grid = shape.shape[3] == options->grid_height && shape.shape[4] == options->grid_width;
     VT_CHECK(is_window || is_grid,
-             "%s: %s is of a grid of [%lld, %lld], neither the window [%lld, %lld] nor the grid [%lld, %lld] of the "
-             "data; make it again with `vitrain stats`",
-             options->option_name, options->path, (long long)shape.shape[3], (long long)shape.shape[4],
-             (long long)options->height, (long long)options->width, (long long)options->grid_height,
-             (long long)options->grid_width);
+             "climatology_path: %s is of a grid of [%lld, %lld], neither the window [%lld, %lld] nor the grid [%lld, "
+             "%lld] of the data; make it again with `vitrain stats`",
+             options->path, (long long)shape.shape[3], (long long)shape.shape[4], (long long)options->height,
+             (long long)options->width, (long long)options->grid_height, (long long)options->grid_width);
     const bool cut = is_grid && !(is_window && begins_as_window(file, options));
     *part = (file_part){cut ? options->first_row : 0, cut ? options->first_column : 0, shape.shape[4]};
 done:
@@ -197,9 +195,9 @@ static vt_status check_coordinate(vt_tensor_file *file, const vt_seasonal_option
         const double value = (double)values[(first + i) % there];
         const double apart = fabs(axis == 0 ? value - expected[i] : remainder(value - expected[i], 360));
         VT_CHECK(apart <= 1e-3,
-                 "%s: %s is of another grid: its %s %lld is at %g degrees, that of the data at %g; make it again with "
-                 "`vitrain stats`",
-                 options->option_name, options->path, axis == 0 ? "row" : "column", (long long)i, value, expected[i]);
+                 "climatology_path: %s is of another grid: its %s %lld is at %g degrees, that of the data at %g; make "
+                 "it again with `vitrain stats`",
+                 options->path, axis == 0 ? "row" : "column", (long long)i, value, expected[i]);
     }
 done:
     free(values);
@@ -245,8 +243,8 @@ static vt_status read_stds(vt_tensor_file *file, const vt_seasonal_options *opti
     VT_TRY(vt_tensor_file_shape(file, name, &shape));
     for (int64_t c = 0; c < options->channels; c++)
         VT_CHECK(shape.dimensions == 1 && order[c] < shape.shape[0],
-                 "%s: /%s of %s has no value for each channel; make it again with `vitrain stats`",
-                 options->option_name, name, options->path);
+                 "climatology_path: /%s of %s has no value for each channel; make it again with `vitrain stats`", name,
+                 options->path);
     all = vt_allocate((size_t)shape.shape[0], sizeof *all, "the climatology");
     *stds = vt_allocate((size_t)options->channels, sizeof **stds, "the climatology");
     VT_TRY(vt_tensor_file_read(file, name, &shape, all));
@@ -286,14 +284,13 @@ vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **res
     *result = NULL;
     VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
     seasonal->path = vt_text_copy(options->path);
-    seasonal->option_name = vt_text_copy(options->option_name);
     seasonal->channels = options->channels;
     seasonal->points = options->own_rows * options->width;
-    VT_CHECK(vt_output_exists(options->path), "%s: there is no %s; `vitrain stats` makes such a file",
-             options->option_name, options->path);
+    VT_CHECK(vt_output_exists(options->path), "climatology_path: there is no %s; `vitrain stats` makes such a file",
+             options->path);
     VT_TRY(vt_tensor_files_try(options->path));
     if (vt_tensor_file_open(options->path, &file) != VT_OK) {
-        status = vt_error_context("%s (`vitrain stats` makes such a file)", options->option_name);
+        status = vt_error_context("climatology_path (`vitrain stats` makes such a file)");
         goto done;
     }
     VT_TRY(read_all(file, seasonal, options));
@@ -311,7 +308,6 @@ void vt_seasonal_close(vt_seasonal **pointer)
     if (seasonal == NULL) return;
     *pointer = NULL;
     free(seasonal->path);
-    free(seasonal->option_name);
     free(seasonal->facts.description);
     free(seasonal->facts.about);
     free(seasonal->coefficients);
@@ -341,9 +337,9 @@ vt_status vt_seasonal_check(const vt_seasonal *seasonal, vt_date date)
     vt_status status = VT_OK;
     char text[VT_DATE_SIZE];
     VT_CHECK(vt_seasonal_has(seasonal, date),
-             "%s: %s has no climatology for the time of day of %s; make it again with `vitrain stats` from files that "
-             "have the times of day of this set",
-             seasonal->option_name, seasonal->path, vt_date_format(date, text));
+             "climatology_path: %s has no climatology for the time of day of %s; make it again with `vitrain stats` "
+             "from files that have the times of day of this set",
+             seasonal->path, vt_date_format(date, text));
 done:
     return status;
 }
@@ -384,9 +380,9 @@ vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds)
     for (int64_t c = 0; c < seasonal->channels; c++) {
         stds[c] = seasonal->facts.departure_stds[c];
         VT_CHECK(isfinite(stds[c]) && stds[c] > 0,
-                 "%s: %s holds %g as the standard deviation of channel %lld's departures: a channel that never departs "
-                 "from its climatology can't be normalised; leave it out, or use --normalise=mean",
-                 seasonal->option_name, seasonal->path, (double)stds[c], (long long)c);
+                 "climatology_path: %s holds %g as the standard deviation of channel %lld's departures: a channel that "
+                 "never departs from its climatology can't be normalised; leave it out, or use --normalise=mean",
+                 seasonal->path, (double)stds[c], (long long)c);
     }
 done:
     return status;
