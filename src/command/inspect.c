@@ -176,7 +176,7 @@ static vt_status print_set(const char *directory, vt_set set, const vt_corpus_op
     if (path == NULL || (set != VT_SET_TRAINING && *words == NULL)) goto done;
     VT_TRY(vt_corpus_open(path, *words, options, &corpus));
     vt_print("  %s: %s, %s: %lld words", sets[set], vt_file_name(path),
-             vt_text_bytes((double)corpus->head.text_bytes, size), (long long)corpus->head.words);
+             vt_text_bytes((double)corpus->head.origin.text_bytes, size), (long long)corpus->head.words);
     if (corpus->vocabulary != NULL)
         vt_print(", %lld different ones", (long long)corpus->vocabulary->count);
     else

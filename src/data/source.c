@@ -73,27 +73,34 @@ vt_status vt_source_check(vt_source *source, int64_t sample)
 
 /* ---- samples read one by one ---- */
 
-vt_read_plan *vt_plain_plan_open(vt_source *source)
+typedef struct {
+    vt_read_plan plan;
+    const int64_t *samples;
+    void *tensors[VT_BATCH_TENSORS];
+} sample_plan;
+
+static vt_read_plan *open_plan(vt_source *source)
 {
-    vt_read_plan *plan = vt_allocate(1, sizeof *plan, "the plan of a batch");
-    plan->source = source;
-    return plan;
+    sample_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
+    own->plan.source = source;
+    return &own->plan;
 }
 
-void vt_plain_plan_close(vt_read_plan *plan)
+static void close_plan(vt_read_plan *plan)
 {
     free(plan);
 }
 
-vt_status vt_plain_plan_make(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
+static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
 {
-    plan->samples = samples;
-    plan->count = plan->item_count = count;
-    for (int t = 0; t < plan->source->tensor_count; t++) plan->tensors[t] = tensors[t];
+    sample_plan *own = (sample_plan *)plan;
+    own->samples = samples;
+    plan->item_count = count;
+    for (int t = 0; t < plan->source->tensor_count; t++) own->tensors[t] = tensors[t];
     return VT_OK;
 }
 
-void vt_plain_plan_release(vt_read_plan *plan)
+static void release_plan(vt_read_plan *plan)
 {
     (void)plan;
 }
@@ -101,17 +108,25 @@ void vt_plain_plan_release(vt_read_plan *plan)
 static vt_status read_sample(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
 {
     vt_source *source = plan->source;
+    const sample_plan *own = (const sample_plan *)plan;
     void *places[VT_BATCH_TENSORS] = {NULL};
-    (void)decoder;
     for (int t = 0; t < source->tensor_count; t++)
-        places[t] = (char *)plan->tensors[t] + (size_t)item * vt_tensor_bytes(&source->specs[t]);
-    return source->kind->read(source, plan->samples[item], places);
+        if (own->tensors[t] != NULL)
+            places[t] = (char *)own->tensors[t] + (size_t)item * vt_tensor_bytes(&source->specs[t]);
+    return source->kind->read(source, own->samples[item], decoder, places);
 }
 
 static void mark_sample(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
 {
     (void)plan, (void)decoder;
     vt_mark_bad(bad, item);
+}
+
+static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t index)
+{
+    vt_source *source = plan->source;
+    if (source->kind->extent == NULL) return (vt_file_extent){.bytes = -1};
+    return source->kind->extent(source, ((const sample_plan *)plan)->samples[item], index);
 }
 
 void vt_source_describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)
@@ -122,11 +137,12 @@ void vt_source_describe_noise(const vt_source *source, int64_t sample, char *buf
 
 const vt_reading *vt_source_reading(const vt_source *source)
 {
-    static const vt_reading by_sample = {.open = vt_plain_plan_open,
-                                         .close = vt_plain_plan_close,
-                                         .make = vt_plain_plan_make,
-                                         .release = vt_plain_plan_release,
+    static const vt_reading by_sample = {.open = open_plan,
+                                         .close = close_plan,
+                                         .make = make_plan,
+                                         .release = release_plan,
                                          .run = read_sample,
-                                         .retry = mark_sample};
+                                         .retry = mark_sample,
+                                         .extent = extent_of};
     return source->kind->reading != NULL ? source->kind->reading : &by_sample;
 }

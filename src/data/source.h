@@ -41,10 +41,6 @@ typedef struct {
     vt_source *source;
     int64_t steps; /* of forecast whose targets are to be read, at most those of the source's specs; 0: 1 */
     int64_t item_count;
-    /* what a plain plan was made of, see below */
-    const int64_t *samples; /* [count] */
-    int64_t count;
-    void *tensors[VT_BATCH_TENSORS];
 } vt_read_plan;
 
 /* The bytes of a file that an item reads; descriptor -1: a library reads them, or nothing is read. `bench io` compares
@@ -59,9 +55,9 @@ typedef struct {
 typedef struct {
     vt_read_plan *(*open)(vt_source *source);
     void (*close)(vt_read_plan *plan);
-    /* tensors[t] is where tensor t of these samples goes, [count, shape…]; NULL: it is not read (plain plans read all).
-     * What the items need, such as open files, is held until `release`. When it fails, nothing is held. `samples` stays
-     * as it is until then. Any thread. */
+    /* tensors[t] is where tensor t of these samples goes, [count, shape…]; NULL: it is not read. What the items need,
+     * such as open files, is held until `release`. When it fails, nothing is held. `samples` stays as it is until then.
+     * Any thread. */
     vt_status (*make)(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
     void (*release)(vt_read_plan *plan);
     /* Does one item, with a thread's own decoder. Any thread, any order, each item once. */
@@ -78,13 +74,6 @@ static inline void vt_mark_bad(bool *bad, int64_t sample)
 {
     __atomic_store_n(&bad[sample], true, __ATOMIC_RELAXED);
 }
-
-/* A plain plan keeps nothing but what it is asked for. These are for readings that need no more; in the plan that is
- * made each sample is an item. */
-vt_read_plan *vt_plain_plan_open(vt_source *source);
-void vt_plain_plan_close(vt_read_plan *plan);
-vt_status vt_plain_plan_make(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
-void vt_plain_plan_release(vt_read_plan *plan);
 
 /* A part of a sample that is kept in a cache: `bytes` of frame `frame`, from `offset` on. A sample's pieces of a
  * tensor, one behind another, are the beginning of that tensor, or all of it. */
@@ -116,9 +105,12 @@ struct vt_source_kind {
 
     /* ---- of a set ---- */
 
-    /* Reads one sample; each sample of a batch then is an item. tensors[t] is the place of this sample. NULL if
-     * `reading` does more: it reads only once what samples share, or splits a sample over threads. */
-    vt_status (*read)(vt_source *source, int64_t sample, void *const *tensors);
+    /* Reads one sample, with a thread's own decoder; each sample of a batch then is an item. tensors[t] is the place of
+     * this sample; NULL: it is not read. NULL if `reading` does more: it reads only once what samples share, or splits
+     * a sample over threads. */
+    vt_status (*read)(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors);
+    /* The index-th extent of what `read` reads; .bytes = -1 ends the list. NULL: it reads no file. */
+    vt_file_extent (*extent)(vt_source *source, int64_t sample, int64_t index);
     const vt_reading *reading;
     /* Makes a sample that counts in no loss. A partial last batch of training is filled up with such samples; NULL: it
      * is left out. */

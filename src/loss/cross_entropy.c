@@ -10,15 +10,18 @@ enum { MOST_BYTES = 64 << 20, MOST_BYTES_ON_GPU = 512 << 20, TILE = 128 };
 
 /* One pass over the rows. */
 typedef struct {
-    const vt_pass *pass;
-    const int32_t *targets;
+    const vt_compared *what;
     vt_matrix prediction; /* [inner rows, dim] float32 */
-    double *sums;
     /* in training */
     vt_matrix dprediction; /* as prediction, whose place it may have; without memory: no gradient is wanted */
     float scale;
     const double *loss_scale;
 } work;
+
+static const int32_t *targets_of(const work *w)
+{
+    return (const int32_t *)(const void *)w->what->target.data;
+}
 
 /* How many rows are taken at once: the same on all ranks. */
 static int64_t rows_at_once(const vt_pass *pass)
@@ -35,21 +38,21 @@ static int64_t rows_at_once(const vt_pass *pass)
 /* The three numbers of each row, of all ranks. */
 static const float *gather_parts(const work *w, const vt_word_rows *words, vt_matrix scores)
 {
-    const vt_pass *pass = w->pass;
+    const vt_pass *pass = w->what->pass;
     vt_group *group = pass->parallel->tensor;
     const size_t own = (size_t)(3 * scores.rows), bytes = own * sizeof(float);
     float *parts = vt_arena_push(pass->arena, (size_t)group->size * bytes);
     float *mine = parts + (size_t)group->rank * own;
     size_t each[group->size];
     for (int i = 0; i < group->size; i++) each[i] = bytes;
-    pass->backend->cross_entropy_parts(pass->backend, words, w->targets, scores, mine);
+    pass->backend->cross_entropy_parts(pass->backend, words, targets_of(w), scores, mine);
     vt_group_all_gather(group, mine, each, parts, NULL);
     return parts;
 }
 
 static void run_rows(const work *w, int64_t first, int64_t count)
 {
-    const vt_pass *pass = w->pass;
+    const vt_pass *pass = w->what->pass;
     vt_backend *backend = pass->backend;
     const vt_linear *head = pass->head;
     const size_t mark = pass->arena->used;
@@ -70,10 +73,12 @@ static void run_rows(const work *w, int64_t first, int64_t count)
     vt_linear_forward(head, pass, x, scores);
     const float *parts = gather_parts(w, &words, scores);
     float *log_sum = vt_arena_push(pass->arena, (size_t)count * sizeof(float));
-    backend->cross_entropy_sums(backend, &words, pass->parallel->tensor->size, w->targets, parts, w->sums, log_sum);
+    backend->cross_entropy_sums(backend, &words, pass->parallel->tensor->size, targets_of(w), parts, w->what->sums,
+                                log_sum);
     if (w->dprediction.data != NULL) {
         if (pass->type != VT_FLOAT32) dscores = vt_pass_push(pass, count, head->out);
-        backend->cross_entropy_backward(backend, &words, w->targets, scores, log_sum, w->scale, w->loss_scale, dscores);
+        backend->cross_entropy_backward(backend, &words, targets_of(w), scores, log_sum, w->scale, w->loss_scale,
+                                        dscores);
         vt_linear_backward(head, pass, x, dscores, vt_matrix_rows(w->dprediction, first, count));
     }
     vt_arena_pop(pass->arena, mark);
@@ -81,42 +86,33 @@ static void run_rows(const work *w, int64_t first, int64_t count)
 
 static void run(const work *w)
 {
-    const vt_pass *pass = w->pass;
+    const vt_pass *pass = w->what->pass;
     const int64_t rows = vt_pass_inner_rows(pass), most = rows_at_once(pass);
-    pass->backend->zero(pass->backend, w->sums, (size_t)(2 * pass->batch) * sizeof *w->sums);
+    pass->backend->zero(pass->backend, w->what->sums, (size_t)(2 * pass->batch) * sizeof *w->what->sums);
     for (int64_t first = 0; first < rows; first += most) run_rows(w, first, rows - first < most ? rows - first : most);
 }
 
-static const int32_t *numbers_of(vt_matrix target)
+static void partials(const vt_compared *what)
 {
-    return (const int32_t *)(const void *)target.data;
-}
-
-static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, double *sums)
-{
-    (void)loss, (void)weights;
+    const vt_pass *pass = what->pass;
     const size_t mark = pass->arena->used;
-    const vt_matrix inner = vt_region_enter(pass->parallel, pass->arena, pass->batch, prediction);
-    run(&(work){.pass = pass, .targets = numbers_of(target), .prediction = inner, .sums = sums});
+    const vt_matrix inner = vt_region_enter(pass->parallel, pass->arena, pass->batch, what->prediction);
+    run(&(work){.what = what, .prediction = inner});
     vt_arena_pop(pass->arena, mark);
 }
 
-static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
+static void backward(const vt_compared *what, float scale, const double *loss_scale, vt_matrix dprediction)
 {
-    (void)loss, (void)weights;
+    const vt_pass *pass = what->pass;
     const vt_parallel *parallel = pass->parallel;
     vt_arena *arena = pass->arena;
     const size_t mark = arena->used;
     vt_matrix own = dprediction;
     if (own.type != VT_FLOAT32) own = vt_pass_push_float32(pass, own.rows, own.columns);
-    const vt_matrix inner = vt_region_enter(parallel, arena, pass->batch, prediction);
+    const vt_matrix inner = vt_region_enter(parallel, arena, pass->batch, what->prediction);
     const vt_matrix dinner = vt_region_room(parallel, arena, pass->batch, own);
-    run(&(work){.pass = pass,
-                .targets = numbers_of(target),
+    run(&(work){.what = what,
                 .prediction = inner,
-                .sums = sums,
                 .dprediction = dinner,
                 .scale = scale / (float)parallel->token_count,
                 .loss_scale = loss_scale});
@@ -125,9 +121,5 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     vt_arena_pop(arena, mark);
 }
 
-const vt_loss_kind vt_loss_cross_entropy = {.sums = 2,
-                                            .measure = VT_MEASURE_ABSOLUTE,
-                                            .sums_in_backward = true,
-                                            .partials = partials,
-                                            .finish = vt_loss_finish,
-                                            .backward = backward};
+const vt_loss_kind vt_loss_cross_entropy = {
+    .measure = VT_MEASURE_ABSOLUTE, .sums_in_backward = true, .partials = partials, .backward = backward};

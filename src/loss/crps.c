@@ -10,26 +10,21 @@ static vt_crps terms_of(const vt_pass *pass)
     return how;
 }
 
-static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, double *sums)
+static void partials(const vt_compared *what)
 {
-    (void)loss;
+    const vt_pass *pass = what->pass;
     const vt_crps how = terms_of(pass);
-    pass->backend->crps_sums(pass->backend, &how, prediction, target, weights, pass->crps->units, sums);
+    pass->backend->crps_sums(pass->backend, &how, what->prediction, what->target, what->weights, pass->crps->units,
+                             what->sums);
 }
 
-static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
+static void backward(const vt_compared *what, float scale, const double *loss_scale, vt_matrix dprediction)
 {
-    (void)loss;
+    const vt_pass *pass = what->pass;
     const vt_crps how = terms_of(pass);
-    pass->backend->crps_backward(pass->backend, &how, prediction, target, weights, pass->crps->units, sums, scale,
-                                 loss_scale, dprediction);
+    pass->backend->crps_backward(pass->backend, &how, what->prediction, what->target, what->weights, pass->crps->units,
+                                 what->sums, scale, loss_scale, dprediction);
 }
 
-const vt_loss_kind vt_loss_crps = {.sums = 2,
-                                   .measure = VT_MEASURE_ABSOLUTE,
-                                   .of_members = true,
-                                   .partials = partials,
-                                   .finish = vt_loss_finish,
-                                   .backward = backward};
+const vt_loss_kind vt_loss_crps = {
+    .measure = VT_MEASURE_ABSOLUTE, .of_members = true, .partials = partials, .backward = backward};

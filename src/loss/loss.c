@@ -22,7 +22,8 @@ const vt_loss_kind *vt_loss_kind_of(const vt_config *config)
     return vt_loss_kind_at(config, 0);
 }
 
-void vt_loss_finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
+void vt_loss_finish(const vt_compared *what, float *losses, double *total)
 {
-    pass->backend->loss_values(pass->backend, loss->measure, vt_pass_samples(pass), sums, losses, total);
+    vt_backend *backend = what->pass->backend;
+    backend->loss_values(backend, what->kind->measure, vt_pass_samples(what->pass), what->sums, losses, total);
 }

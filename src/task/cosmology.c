@@ -64,18 +64,15 @@ static void cosmology_score(vt_task *task, const vt_pass *pass, vt_matrix predic
 {
     cosmology *own = (cosmology *)task;
     vt_backend *backend = pass->backend;
-    for (int64_t i = 0; i < pass->batch; i++) {
-        sums->values[0] += (double)losses[i];
-        sums->counts[0] += 1;
-    }
+    for (int64_t i = 0; i < pass->batch; i++) sums->values[0] += (double)losses[i];
+    sums->counts[0] += (double)pass->batch;
     for (int64_t c = 0; c < task->scores.count; c++) {
         backend->density_loss_sums(backend, 0, pass->batch, vt_matrix_columns(prediction, c, 1),
                                    vt_matrix_columns(target, c, 1), own->sums);
         backend->copy_to_host(backend, own->host_sums, own->sums, 2 * (size_t)pass->batch * sizeof(double));
-        for (int64_t i = 0; i < pass->batch; i++) {
+        for (int64_t i = 0; i < pass->batch; i++)
             sums->values[1 + c] += own->host_sums[2 * i] / own->host_sums[2 * i + 1];
-            sums->counts[1 + c] += 1;
-        }
+        sums->counts[1 + c] += (double)pass->batch;
     }
 }
 

@@ -19,7 +19,7 @@ typedef struct {
 /* How many of `windows` windows have token `place` of the text among their targets. */
 static int64_t windows_with(int64_t place, const vt_text_source *set)
 {
-    const int64_t length = set->seq_len, stride = set->stride, last = set->source.sample_count - 1;
+    const int64_t length = set->config->seq_len, stride = set->config->stride, last = set->source.sample_count - 1;
     const int64_t low = place > length ? (place - length + stride - 1) / stride : 0, high = (place - 1) / stride;
     const int64_t end = high < last ? high : last;
     return place > 0 && end >= low ? end - low + 1 : 0;
@@ -32,7 +32,8 @@ static vt_status loss_of_frequencies(const vt_text_source *training, const vt_te
     enum { BLOCK = 4096 };
     vt_status status = VT_OK;
     const int64_t *counts = training->vocabulary->counts, size = training->vocabulary->count;
-    const int64_t tokens = (validation->source.sample_count - 1) * validation->stride + validation->seq_len + 1;
+    const vt_config *config = validation->config;
+    const int64_t tokens = (validation->source.sample_count - 1) * config->stride + config->seq_len + 1;
     int32_t block[BLOCK];
     double all = 0, sum = 0, weights = 0;
     for (int64_t i = 0; i < size; i++) all += counts[i] > 0 ? (double)counts[i] : 1;
@@ -111,8 +112,9 @@ done:
     return status;
 }
 
-static void language_log_data(const vt_task *task)
+static void language_log_data(const vt_task *task, const vt_source *training, const vt_source *validation)
 {
+    (void)training, (void)validation;
     vt_log_info("losses of an epoch and of a set are means of the batches' means, as in the course's log; "
                 "vitrain evaluate gives the mean over all words");
     if (!task->config->causal)

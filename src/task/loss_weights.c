@@ -72,16 +72,3 @@ done:
     free(all);
     return status;
 }
-
-void vt_loss_weights_fill(const vt_config *config, const float *changes, const double *row_weights, int64_t rows,
-                          float *fields)
-{
-    const int64_t channels = config->n_out_channels, width = config->img_size[1];
-    float *weights = vt_allocate((size_t)channels, sizeof *weights, "the channels' weights");
-    VT_ASSERT(vt_channel_weights(config, changes, weights) == VT_OK);
-    for (int64_t i = 0; i < channels * rows; i++) {
-        const double row = config->latitude_weights ? row_weights[i % rows] : 1;
-        for (int64_t x = 0; x < width; x++) *fields++ = (float)((double)weights[i / rows] * row);
-    }
-    free(weights);
-}

@@ -17,8 +17,4 @@ bool vt_channel_weights_are_automatic(const vt_config *config);
  * NULL: only checks. Errors: not a list of as many numbers, none of them below 0, and not all 0. */
 vt_status vt_channel_weights(const vt_config *config, const float *changes, float *weights);
 
-/* fields [n_out_channels, rows, width] of all weights, whose options have been checked; row_weights [rows]. */
-void vt_loss_weights_fill(const vt_config *config, const float *changes, const double *row_weights, int64_t rows,
-                          float *fields);
-
 #endif

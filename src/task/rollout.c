@@ -41,13 +41,12 @@ static vt_status place_constants(vt_rollout *rollout)
     int64_t count = 0; /* of the tensor with most fields */
     for (int t = 0; t < VT_BATCH_TENSORS; t++)
         if (rollout->task->normalisation[t].count > count) count = rollout->task->normalisation[t].count;
-    float *host = vt_allocate((size_t)count, sizeof *host, "the rollout");
     for (int i = 0; i < CONSTANTS; i++) {
+        float *host = vt_allocate((size_t)count, sizeof *host, "the rollout");
         for (int64_t c = 0; c < count; c++) host[c] = i != SEEN || c < seen_of(rollout) ? values[i] : 0;
         VT_TRY(vt_floats_place(rollout->backend, host, count, &rollout->constants[i]));
     }
 done:
-    free(host);
     return status;
 }
 

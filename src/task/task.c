@@ -38,12 +38,13 @@ void vt_task_close(vt_task **task)
     *task = NULL;
 }
 
-vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count, float **placed)
+vt_status vt_floats_place(vt_backend *backend, float *host, int64_t count, float **placed)
 {
     vt_status status = VT_OK;
     if (*placed == NULL) VT_TAKE(backend, VT_MEMORY_DATA, count, *placed);
     backend->copy_from_host(backend, *placed, host, (size_t)count * sizeof *host);
 done:
+    free(host);
     return status;
 }
 
@@ -51,16 +52,14 @@ vt_status vt_normalisation_place(vt_backend *backend, const float *means, const 
                                  int64_t count, vt_normalisation *placed)
 {
     vt_status status = VT_OK;
-    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
-    for (int64_t c = 0; c < count; c++) {
-        host[c] = period > 0 ? means[c % period] : 0;
-        host[count + c] = period > 0 ? (float)(1 / (double)stds[c % period]) : 1;
-    }
-    placed->count = count;
+    float *host = vt_allocate((size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) host[c] = period > 0 ? means[c % period] : 0;
     VT_TRY(vt_floats_place(backend, host, count, &placed->mean));
-    VT_TRY(vt_floats_place(backend, host + count, count, &placed->inverse_std));
+    host = vt_allocate((size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) host[c] = period > 0 ? (float)(1 / (double)stds[c % period]) : 1;
+    VT_TRY(vt_floats_place(backend, host, count, &placed->inverse_std));
+    placed->count = count;
 done:
-    free(host);
     return status;
 }
 

@@ -51,8 +51,9 @@ typedef struct {
     float *mean, *inverse_std;
 } vt_normalisation;
 
-/* Copies host [count] to the back end. Memory that *placed was given before is used again, which can't fail. */
-vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count, float **placed);
+/* Copies host [count], which it frees, to the back end. Memory that *placed was given before is used again, which can't
+ * fail. */
+vt_status vt_floats_place(vt_backend *backend, float *host, int64_t count, float **placed);
 
 /* Likewise what normalises the `count` fields of a tensor: field c by means[c % period] and stds[c % period]. period 0:
  * by 0 and 1, as they are normalised already. */
@@ -93,9 +94,8 @@ struct vt_task_kind {
     vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
     /* Releases what else the kind's own struct holds, on the host and in the back end's memory; NULL: nothing. */
     void (*close)(vt_task *task);
-    /* The log's lines about the data; and about which samples of the sets are used, where not all are. NULL: none. */
-    void (*log_data)(const vt_task *task);
-    void (*log_limits)(const vt_source *training, const vt_source *validation);
+    /* The log's lines about the data, and about which samples of the sets are used, where not all are. NULL: none. */
+    void (*log_data)(const vt_task *task, const vt_source *training, const vt_source *validation);
     /* Takes memory on the back end for micro-batches of `batch` samples, of which this rank has the rows `rows`. Fails
      * if the task can't use this model's predictions. NULL: it needs none, and takes any. */
     vt_status (*place)(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch);

@@ -31,13 +31,12 @@ typedef struct {
     /* Of loss crps: the sides of its blocks, and the change_stds of their means. */
     int64_t sides[VT_MOST_SCALES];
     int side_count;
-    double *block_stds[VT_MOST_SCALES];      /* [task.field_count] */
-    int64_t checksums[VT_NORMALISING_FILES]; /* of the files that they are from */
-    bool unread;                             /* they are not from files: a checkpoint will say them */
-    vt_span rows;                            /* this rank's */
-    float *row_weights;                      /* of these rows, on the back end */
-    double *channel_squares;                 /* [batch, n_out_channels, 2], on the back end */
-    double *host_squares;                    /* the same on the host */
+    double *block_stds[VT_MOST_SCALES]; /* [task.field_count] */
+    bool unread;                        /* they are not from files: a checkpoint will say them */
+    vt_span rows;                       /* this rank's */
+    float *row_weights;                 /* of these rows, on the back end */
+    double *channel_squares;            /* [batch, n_out_channels, 2], on the back end */
+    double *host_squares;               /* the same on the host */
 } weather;
 
 /* ---- what the data say ---- */
@@ -73,9 +72,7 @@ static void name_scores(weather *w)
 static void weigh_rows(weather *w, const double *latitudes)
 {
     const int64_t height = w->task.config->img_size[0], width = w->task.config->img_size[1];
-    free(w->weights);
     w->weights = vt_row_weights(latitudes, height);
-    w->weight_sum = 0;
     for (int64_t row = 0; row < height; row++) w->weight_sum += (double)(float)w->weights[row] * (double)width;
 }
 
@@ -129,7 +126,7 @@ static vt_status read_of_seasonal(weather *w, const vt_seasonal *seasonal, const
         VT_TRY(vt_fields_compare(rules, data, &(vt_fields_side){about, path}, remarks));
     }
     VT_TRY(vt_seasonal_stds(seasonal, w->stds));
-    w->checksums[VT_FILE_OF_CLIMATOLOGY] = vt_seasonal_facts_of(seasonal)->checksum;
+    w->task.about->normalisation.checksums[VT_FILE_OF_CLIMATOLOGY] = vt_seasonal_facts_of(seasonal)->checksum;
     if (!needs_changes(config)) goto done;
     const float *stds = vt_seasonal_facts_of(seasonal)->change_stds;
     VT_CHECK(stds != NULL,
@@ -149,9 +146,10 @@ static vt_status read_of_files(weather *w, const vt_fields_rules *rules, const v
     const char *const paths[] = {config->global_means_path, config->global_stds_path, config->time_diff_stds_path};
     float *const values[] = {w->means, w->stds, w->change_stds};
     const int files = needs_changes(config) ? 3 : 2;
+    int64_t *checksums = w->task.about->normalisation.checksums;
     for (int i = 0; i < files; i++) {
         vt_text said = {0}; /* the files of one directory mostly say the same */
-        status = vt_statistics_read(paths[i], (vt_normalising_file)i, rules, data, values[i], &w->checksums[i],
+        status = vt_statistics_read(paths[i], (vt_normalising_file)i, rules, data, values[i], &checksums[i],
                                     i == 0 ? remarks : &said);
         vt_text_close(&said);
         if (status != VT_OK) goto done;
@@ -201,7 +199,6 @@ static void describe_normalisation(weather *w)
         numbers->block_change_stds[i] = vt_copy(w->block_stds[i], (size_t)count, sizeof(double), "the task");
     }
     numbers->of_departures = w->task.config->normalise == VT_NORMALISE_CLIMATOLOGY;
-    memcpy(numbers->checksums, w->checksums, sizeof w->checksums);
 }
 
 /* Validation times should not be in the statistics. */
@@ -246,9 +243,7 @@ static vt_status place_scale(const weather *w, int64_t count, int64_t period, do
     float *host = vt_allocate((size_t)count, sizeof *host, "the task");
     for (int64_t c = 0; c < count; c++)
         host[c] = c % period < in ? (float)(factor * (double)w->changes[c % period]) : 1;
-    const vt_status status = vt_floats_place(w->task.backend, host, count, placed);
-    free(host);
-    return status;
+    return vt_floats_place(w->task.backend, host, count, placed);
 }
 
 /* What is known of a date is normalised already; then come the files' forcings. */
@@ -276,9 +271,7 @@ static vt_status place_crps_units(weather *w)
     for (int64_t i = 0; i < w->side_count * out; i++)
         host[i] = (float)((double)w->stds[i % out] /
                           (w->sides[i / out] > 1 ? w->block_stds[i / out][i % out] : (double)w->change_stds[i % out]));
-    const vt_status status = vt_floats_place(w->task.backend, host, w->side_count * out, &w->task.crps_units);
-    free(host);
-    return status;
+    return vt_floats_place(w->task.backend, host, w->side_count * out, &w->task.crps_units);
 }
 
 /* The least (0) or the largest (1) state of each forecast channel, as the model has it: transformed and normalised. */
@@ -292,9 +285,7 @@ static vt_status place_bounds(weather *w, int which)
         const double bound = own != NULL ? vt_transform_value(own, own->bounds[which]) : none[which];
         host[c] = (float)((bound - (double)w->means[c]) / (double)w->stds[c]);
     }
-    const vt_status status = vt_floats_place(w->task.backend, host, count, &w->task.bounds[which]);
-    free(host);
-    return status;
+    return vt_floats_place(w->task.backend, host, count, &w->task.bounds[which]);
 }
 
 /* What normalises the tensors; where there is memory already, it is filled again, which can't fail. */
@@ -342,7 +333,7 @@ static void weather_take_normalisation(vt_task *task, const vt_fields_about *kep
         for (int k = 0; numbers->block_sides[k] > 0; k++)
             if (numbers->block_sides[k] == w->sides[i])
                 memcpy(w->block_stds[i], numbers->block_change_stds[k], (size_t)count * sizeof(double));
-    memcpy(w->checksums, numbers->checksums, sizeof w->checksums);
+    memcpy(task->about->normalisation.checksums, numbers->checksums, sizeof numbers->checksums);
     describe_normalisation(w);
     if (w->task.backend != NULL) VT_ASSERT(place_numbers(w) == VT_OK);
     if (w->unread || differs == count) return;
@@ -374,8 +365,8 @@ void vt_weather_noise(const vt_task *task, float *stds)
         stds[c] = (float)(task->config->input_noise * (double)w->changes[c] * (double)w->stds[c]);
 }
 
-static vt_status weather_open(const vt_config *config, const vt_source *training, const vt_source *validation,
-                              vt_task **result)
+static vt_status open_with(const vt_config *config, const vt_weather_data *data, const vt_source *training,
+                           const vt_source *validation, vt_task **result)
 {
     vt_status status = VT_OK;
     weather *w = vt_allocate(1, sizeof *w, "the task");
@@ -384,23 +375,26 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     task->kind = &vt_task_weather;
     task->config = config;
     task->field_count = vt_config_frame_channels(config);
-    const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
-    if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
-    if (fields != NULL) w->transforms = vt_dataset_transforms(fields);
+    if (vt_dataset_of(validation) != NULL) w->channel_names = vt_dataset_channel_names(vt_dataset_of(validation));
+    w->transforms = data->transforms;
     name_scores(w);
     w->means = vt_allocate(4 * (size_t)task->field_count, sizeof *w->means, "the task");
     w->stds = w->means + task->field_count;
     w->change_stds = w->stds + task->field_count;
     w->changes = w->change_stds + task->field_count;
     for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = w->change_stds[c] = 1;
-    for (int i = 0; i < VT_NORMALISING_FILES; i++) w->checksums[i] = -1;
-    weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
+    weigh_rows(w, data->latitudes);
     VT_TRY(vt_channel_weights(config, w->changes, NULL));
     VT_TRY(measure_blocks(w));
-    if (fields != NULL && config->data_loader_config != VT_LOADER_SYNTHETIC) {
-        task->about = vt_fields_about_copy(vt_dataset_about(fields));
-        task->data_name = training->path;
-        VT_TRY(read_normalisation(w, vt_dataset_climatology(fields), validation));
+    if (data->about != NULL) {
+        task->about = vt_fields_about_copy(data->about);
+        task->data_name = data->name;
+        w->unread = data->may_be_unread; /* then what is said of the files doesn't matter */
+        status = read_normalisation(w, data->seasonal, validation);
+        if (status != VT_OK && !w->unread) goto done;
+        w->unread = status != VT_OK;
+        if (w->unread) vt_error_clear();
+        status = VT_OK;
     }
     *result = task;
 done:
@@ -410,90 +404,73 @@ done:
 
 vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, vt_task **result)
 {
-    vt_status status = VT_OK;
-    vt_task *task = NULL;
-    VT_TRY(weather_open(config, NULL, NULL, &task));
-    weather *w = (weather *)task;
-    weigh_rows(w, data->latitudes);
-    task->about = vt_fields_about_copy(data->about);
-    task->data_name = data->name;
-    w->transforms = data->transforms;
-    w->unread = data->may_be_unread; /* then what is said of the files doesn't matter */
-    status = read_normalisation(w, data->seasonal, NULL);
-    if (status != VT_OK && !w->unread) goto done;
-    w->unread = status != VT_OK;
-    if (w->unread) vt_error_clear();
-    status = VT_OK;
-    *result = task;
-    task = NULL;
-done:
-    vt_task_close(&task);
-    return status;
+    return open_with(config, data, NULL, NULL, result);
+}
+
+static vt_status weather_open(const vt_config *config, const vt_source *training, const vt_source *validation,
+                              vt_task **result)
+{
+    const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
+    vt_weather_data data = {.latitudes = others != NULL ? vt_dataset_latitudes(others) : NULL};
+    if (fields != NULL) {
+        data.transforms = vt_dataset_transforms(fields);
+        data.seasonal = vt_dataset_climatology(fields);
+        data.name = training->path;
+        if (config->data_loader_config != VT_LOADER_SYNTHETIC) data.about = vt_dataset_about(fields);
+    }
+    return open_with(config, &data, training, validation, result);
 }
 
 /* ---- the log ---- */
 
-/* " (u10 v10 t2m)", of many channels the first ones; "" if the files have no names. */
-static char *names_text(const char *const *names, int64_t channels)
+/* "4 channels (u10 v10 t2m sp) on 8×8 points of 16×32, from row 0 and column 0 on": what is used of the files. Of many
+ * channels the first ones are named, and none where the files have no names. */
+static void add_used(const vt_task *task, const vt_fields_about *files, vt_text *line)
 {
     enum { SHOWN = 12 };
-    vt_text text = {0};
-    vt_text_append(&text, "%s", "");
-    for (int64_t c = 0; names != NULL && c < channels && c < SHOWN; c++)
-        vt_text_append(&text, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
-    if (names != NULL) vt_text_append(&text, channels > SHOWN ? " ...)" : ")");
-    return text.characters;
-}
-
-/* "4 channels (u10 v10 t2m sp) on 8×8 points of 16×32, from row 0 and column 0 on": what is used of the files;
- * malloc'd. */
-static char *used_text(const vt_task *task, const vt_fields_about *files)
-{
     const vt_config *config = task->config;
     const int64_t channels = config->roles != NULL ? task->field_count : vt_config_channels_a_time(config);
     const int64_t *size = config->img_size;
-    char *names = names_text((const char *const *)task->about->names, task->field_count);
-    vt_text text = {0};
-    vt_text_append(&text, "%lld channel%s%s on %lld×%lld points", (long long)channels, channels == 1 ? "" : "s", names,
+    char *const *names = task->about->names;
+    vt_text_append(line, "%lld channel%s", (long long)channels, channels == 1 ? "" : "s");
+    for (int64_t c = 0; names != NULL && c < task->field_count && c < SHOWN; c++)
+        vt_text_append(line, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
+    vt_text_append(line, "%s on %lld×%lld points",
+                   names == NULL               ? ""
+                   : task->field_count > SHOWN ? " ...)"
+                                               : ")",
                    (long long)size[0], (long long)size[1]);
     if (size[0] < files->rows || size[1] < files->columns)
-        vt_text_append(&text, " of %lld×%lld, from row %lld and column %lld on", (long long)files->rows,
+        vt_text_append(line, " of %lld×%lld, from row %lld and column %lld on", (long long)files->rows,
                        (long long)files->columns, (long long)files->window.first_row,
                        (long long)files->window.first_column);
-    free(names);
-    return text.characters;
 }
 
-static void log_fields(const vt_task *task)
+static void log_fields(const vt_task *task, const vt_source *training)
 {
     const vt_config *config = task->config;
+    const vt_dataset *dataset = vt_dataset_of(training);
     const int64_t times = config->n_history + 1, in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
-        vt_log_info("data: noise, %lld channels on %lld×%lld points", (long long)in, (long long)config->img_size[0],
+    const bool is_noise = config->data_loader_config == VT_LOADER_SYNTHETIC;
+    vt_text line = {0};
+    if (is_noise || dataset == NULL) {
+        vt_log_info("data: %s%s, %lld channels on %lld×%lld points", is_noise ? "" : "source ",
+                    is_noise ? "noise" : training->kind->name, (long long)in, (long long)config->img_size[0],
                     (long long)config->img_size[1]);
         return;
     }
-    const vt_dataset *dataset = vt_dataset_of(((const weather *)task)->training);
-    if (dataset == NULL) {
-        vt_log_info("data: source %s, %lld channels on %lld×%lld points", ((const weather *)task)->training->kind->name,
-                    (long long)in, (long long)config->img_size[0], (long long)config->img_size[1]);
-        return;
-    }
-    char *used = used_text(task, vt_dataset_about(dataset));
-    char *forecast = in != out || config->roles != NULL
-                         ? vt_text_format("; %lld channel%s forecast", (long long)out, out == 1 ? " is" : "s are")
-                         : vt_text_copy("");
-    char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
-    vt_log_info("data: %s and %s: %s%s%s", config->train_data_path, config->valid_data_path, used, forecast, history);
+    add_used(task, vt_dataset_about(dataset), &line);
+    if (in != out || config->roles != NULL)
+        vt_text_append(&line, "; %lld channel%s forecast", (long long)out, out == 1 ? " is" : "s are");
+    if (times > 1) vt_text_append(&line, "; the input holds %lld times", (long long)times);
+    vt_log_info("data: %s and %s: %s", config->train_data_path, config->valid_data_path, line.characters);
     if (times > 1 && in < out && config->roles == NULL)
         vt_log_warning(
             "n_in_channels %lld counts the channels of %lld times (n_history + 1), so the model sees %lld of "
             "the %lld channels that it forecasts; --n_in_channels=%lld for all of them",
             (long long)config->n_in_channels, (long long)times, (long long)in, (long long)out,
             (long long)(out * times));
-    free(used);
-    free(forecast);
-    free(history);
+    vt_text_close(&line);
 }
 
 static void log_limit(const vt_source *source, const char *option)
@@ -509,21 +486,17 @@ static void log_limit(const vt_source *source, const char *option)
 }
 
 /* The YAML file's channel counts are not used if `variables` names the channels. */
-static void weather_log_data(const vt_task *task)
+static void weather_log_data(const vt_task *task, const vt_source *training, const vt_source *validation)
 {
     const vt_config *config = task->config;
     const int64_t *replaced = config->replaced_channels;
-    log_fields(task);
+    log_fields(task, training);
     if (replaced[0] != 0 || replaced[1] != 0)
         vt_log_info("variables: its channels make n_in_channels %lld and n_out_channels %lld; the configuration's %lld "
                     "and %lld are not used",
                     (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
                     (long long)replaced[1]);
     vt_loss_weights_log(config);
-}
-
-static void weather_log_limits(const vt_source *training, const vt_source *validation)
-{
     log_limit(training, "limit_nsamples");
     log_limit(validation, "limit_nsamples_val");
 }
@@ -536,18 +509,17 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     weather *w = (weather *)task;
     const int64_t out = task->config->n_out_channels;
     const size_t squares = 2 * (size_t)(batch * out);
-    float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
     w->model = model;
     w->rows = rows;
-    for (int64_t row = 0; row < rows.count; row++) host[row] = (float)w->weights[rows.first + row];
     VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
     VT_TRY(place_numbers(w));
+    float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
+    for (int64_t row = 0; row < rows.count; row++) host[row] = (float)w->weights[rows.first + row];
     VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
     VT_TAKE(backend, VT_MEMORY_DATA, squares, w->channel_squares);
     w->host_squares = vt_allocate(squares, sizeof(double), "the task");
 done:
-    free(host);
     return status;
 }
 
@@ -556,11 +528,17 @@ static vt_matrix weather_weigh(const vt_task *task, const vt_pass *pass)
 {
     const weather *w = (const weather *)task;
     const int64_t channels = task->config->n_out_channels, width = task->config->img_size[1];
-    const size_t bytes = (size_t)(channels * (2 + w->rows.count * width)) * sizeof(float);
+    const int64_t points = w->rows.count * width;
+    const size_t bytes = (size_t)(channels * (2 + points)) * sizeof(float);
     if (!vt_loss_weights_are_set(task->config)) return (vt_matrix){0};
     float *host = vt_allocate(1, bytes, "the loss's weights"), *placed = vt_arena_push(pass->arena, bytes);
-    for (int64_t c = 0; c < channels; c++) host[channels + c] = 1; /* means 0, deviations 1, fields */
-    vt_loss_weights_fill(task->config, w->changes, w->weights + w->rows.first, w->rows.count, host + 2 * channels);
+    float *ones = host + channels, *fields = ones + channels; /* behind the means, which are 0 */
+    VT_ASSERT(vt_channel_weights(task->config, w->changes, ones) == VT_OK);
+    for (int64_t i = 0; i < channels * points; i++) {
+        const double row = task->config->latitude_weights ? w->weights[w->rows.first + i % points / width] : 1;
+        fields[i] = (float)((double)ones[i / points] * row);
+    }
+    for (int64_t c = 0; c < channels; c++) ones[c] = 1;
     pass->backend->copy_from_host(pass->backend, placed, host, bytes);
     free(host);
     const vt_model_tensor tensor = {
@@ -678,7 +656,6 @@ const vt_task_kind vt_task_weather = {.name = "weather",
                                       .open = weather_open,
                                       .close = weather_close,
                                       .log_data = weather_log_data,
-                                      .log_limits = weather_log_limits,
                                       .place = weather_place,
                                       .weigh = weather_weigh,
                                       .score = weather_score,

@@ -128,32 +128,35 @@ void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples)
     if (trainer->stage.place.is_last) samples->target = vt_rollout_target(samples->rollout, &samples->pass);
 }
 
-/* Those of the current step. */
-static double *loss_sums(const vt_trainer *trainer, const vt_micro_batch *samples)
+/* Of the current step. */
+static vt_compared compared(const vt_trainer *trainer, const vt_micro_batch *samples, vt_matrix prediction)
 {
-    return samples->loss_sums + samples->rollout->step * vt_pass_samples(&samples->pass) * trainer->loss->sums;
+    const vt_pass *pass = &samples->pass;
+    return (vt_compared){.kind = trainer->loss,
+                         .pass = pass,
+                         .prediction = prediction,
+                         .target = samples->target,
+                         .weights = trainer->loss_weights,
+                         .sums = samples->loss_sums + samples->rollout->step * vt_pass_samples(pass) * VT_LOSS_SUMS};
 }
 
 /* From this rank's part of the sums. */
-static void finish_losses(const vt_trainer *trainer, const vt_micro_batch *samples, float *losses, double *total)
+static void finish_losses(const vt_trainer *trainer, const vt_compared *what, float *losses, double *total)
 {
-    const vt_loss_kind *loss = trainer->loss;
-    const vt_pass *pass = &samples->pass;
-    double *sums = loss_sums(trainer, samples);
-    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, sums, loss->sums * vt_pass_samples(pass), NULL);
-    loss->finish(loss, pass, sums, losses, total);
+    const int64_t count = VT_LOSS_SUMS * vt_pass_samples(what->pass);
+    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, what->sums, count, NULL);
+    vt_loss_finish(what, losses, total);
 }
 
 void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
                            double *total)
 {
-    const vt_loss_kind *loss = trainer->loss;
-    const vt_pass *pass = &samples->pass;
+    const vt_compared what = compared(trainer, samples, prediction);
     samples->losses = losses;
     samples->total = total;
-    if (loss->sums_in_backward && pass->training) return;
-    loss->partials(loss, pass, prediction, samples->target, trainer->loss_weights, loss_sums(trainer, samples));
-    finish_losses(trainer, samples, losses, total);
+    if (trainer->loss->sums_in_backward && samples->pass.training) return;
+    trainer->loss->partials(&what);
+    finish_losses(trainer, &what, losses, total);
 }
 
 /* The gradient of the model's output. */
@@ -161,11 +164,10 @@ static vt_matrix output_gradient(const vt_trainer *trainer, const vt_micro_batch
 {
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
+    const vt_compared what = compared(trainer, samples, samples->prediction);
     const vt_matrix dstate = vt_rollout_gradient_place(rollout, pass, samples->prediction);
-    trainer->loss->backward(trainer->loss, pass, samples->prediction, samples->target, trainer->loss_weights,
-                            loss_sums(trainer, samples), scale, &vt_optimizer_state(trainer->optimizer)->loss_scale,
-                            dstate);
-    if (trainer->loss->sums_in_backward) finish_losses(trainer, samples, samples->losses, samples->total);
+    trainer->loss->backward(&what, scale, &vt_optimizer_state(trainer->optimizer)->loss_scale, dstate);
+    if (trainer->loss->sums_in_backward) finish_losses(trainer, &what, samples->losses, samples->total);
     return vt_rollout_backward(rollout, pass, samples->prediction, dstate);
 }
 

@@ -259,9 +259,8 @@ vt_status vt_run_log_opening(const vt_run *run)
     if (config->pipeline_parallel > 1) VT_TRY(vt_split_open(config, &split));
     log_configuration_name(config);
     const vt_task *task = run->loop.trainer->task;
-    if (task->kind->log_data != NULL) task->kind->log_data(task);
+    if (task->kind->log_data != NULL) task->kind->log_data(task, run->training, run->validation);
     vt_reader_log(config, run->world, run->training, run->validation, run->test);
-    if (task->kind->log_limits != NULL) task->kind->log_limits(run->training, run->validation);
     log_samples(run);
     log_model(run);
     log_training(config);

@@ -23,7 +23,7 @@ static void plan_data(const vt_trainer *trainer, const vt_plan_options *options,
     for (int training = 0; training < 2; training++) {
         const int64_t batches = (training ? config->prefetch : VT_VALIDATION_PREFETCH) + 1;
         const size_t samples = (size_t)(batches * (vt_reader_batch(config, training) / config->data_parallel));
-        const unsigned unread = source->reading != NULL ? vt_stage_unread(config, trainer->world, training) : 0;
+        const unsigned unread = vt_stage_unread(config, trainer->world, training);
         for (int t = 0; t < trainer->tensor_count; t++)
             if ((unread & 1u << t) == 0) plan->ring_bytes += samples * vt_tensor_bytes(&trainer->specs[t]);
     }

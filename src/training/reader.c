@@ -51,7 +51,7 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
                                  .workers = vt_reader_workers(config, world),
                                  .rollout = training ? vt_config_rollout(config) : (vt_stages){0},
-                                 .unread = source->kind->reading != NULL ? vt_stage_unread(config, world, training) : 0,
+                                 .unread = vt_stage_unread(config, world, training),
                                  .skip_bad = config->skip_bad_samples,
                                  .indices_only = use.indices_only,
                                  .backend = pins ? backend : NULL};

@@ -74,7 +74,7 @@ static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_a
         micro_batch->index = -1;
         VT_TRY(vt_rollout_open(trainer->task, trainer->model, backend, trainer->tensor_count, trainer->specs, rows,
                                most, trainer->stage.place, &micro_batch->rollout));
-        VT_TAKE(backend, VT_MEMORY_DATA, most * micro * trainer->loss->sums, micro_batch->loss_sums);
+        VT_TAKE(backend, VT_MEMORY_DATA, most * micro * VT_LOSS_SUMS, micro_batch->loss_sums);
         VT_TRY(vt_arena_open(backend, sizes.shared, &micro_batch->shared));
     }
 done:

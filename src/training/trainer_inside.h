@@ -91,7 +91,7 @@ typedef struct {
     vt_rollout *rollout; /* the steps of forecast that it is trained over, and their tensors */
     vt_arena shared;     /* what all these steps use */
     vt_room *room;       /* of its current step of forecast; NULL: that has ended */
-    double *loss_sums;   /* [longest rollout, samples, loss->sums], which the loss keeps for backward */
+    double *loss_sums;   /* [longest rollout, samples, VT_LOSS_SUMS], which the loss keeps for backward */
     vt_matrix prediction, target;
     /* With loss->sums_in_backward: where the loss's backward puts the samples' losses, and what it adds them to. */
     float *losses;

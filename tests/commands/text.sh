@@ -129,7 +129,7 @@ test_bad_text() {
     printf 'a b c a b c a b a a\n' | tee bad/valid.txt >bad/test.txt
     printf 'a \377 c\n' >>bad/test.txt # a test file that is there has to be whole, too
     refuses "bad/test.txt: line 2, byte 22 of the file, 0xff, is not UTF-8" -- lm wikitext_b --data_dir=bad
-    refuses "nowhere.txt: can't read it" -- lm wikitext_b --data_dir=bad --inf_data_path=nowhere.txt
+    refuses "can't open nowhere.txt" -- lm wikitext_b --data_dir=bad --inf_data_path=nowhere.txt
     rm bad/test.txt
     says "2 epochs of 1 step" "DONE" -- lm wikitext_b --data_dir=bad --epochs=2 # fewer windows than a batch of 128
     printf 'a a a a a a a a a a\n' >bad/train.txt

@@ -40,7 +40,7 @@ static void put_checksum(char *bytes, size_t place, size_t first, size_t end)
  * first one says, and right checksums: the text is split again, or the tokens are words. */
 static void try_damaged(const uint8_t *data, size_t size)
 {
-    enum { WORDS = 4, WORDS_CHECKSUM = 60, TOKENS_CHECKSUM = 112, HEADER_CHECKSUM = 116, TOKENS = 4096 };
+    enum { WORDS = 4, WORDS_CHECKSUM = 96, TOKENS_CHECKSUM = 100, HEADER_CHECKSUM = 104, TOKENS = 4096 };
     vt_corpus_options options = {.lower = true};
     static char *path, *kept, *whole;
     static size_t length;
@@ -57,7 +57,7 @@ static void try_damaged(const uint8_t *data, size_t size)
     }
     char *bytes = vt_allocate(length, 1, "a test");
     memcpy(bytes, whole, length);
-    const size_t end = TOKENS + 2 * WORDS, place = data[0] < 128 ? data[0] : TOKENS + data[0] - 128u;
+    const size_t end = TOKENS + 4 * WORDS, place = data[0] < 128 ? data[0] : TOKENS + data[0] - 128u;
     for (size_t i = 1; i < size && place + i - 1 < length; i++) bytes[place + i - 1] = (char)data[i];
     put_checksum(bytes, TOKENS_CHECKSUM, TOKENS, end);
     put_checksum(bytes, WORDS_CHECKSUM, end, length);

@@ -271,14 +271,15 @@ static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
     vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, none, f->saved);
     vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
     if (with_tensors) compare_scores(f, file, prediction);
-    loss->partials(loss, pass, prediction, target, none, f->sums_before);
+    loss->partials(&(vt_compared){loss, pass, prediction, target, none, f->sums_before});
+    const vt_compared what = {loss, pass, prediction, target, none, f->sums};
     f->backend->zero(f->backend, f->parameters->gradients,
                      (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
     vt_model_backward_begin(f->model, f->saved);
-    loss->backward(loss, pass, prediction, target, none, f->sums, 1 / (float)batch, NULL, prediction);
+    loss->backward(&what, 1 / (float)batch, NULL, prediction);
     const size_t bytes = 2 * batch * sizeof(double);
     EXPECT(memcmp(fetch(f, f->sums, bytes), fetch(f, f->sums_before, bytes), bytes) == 0);
-    loss->finish(loss, pass, f->sums, f->losses, NULL);
+    vt_loss_finish(&what, f->losses, NULL);
     const float *losses = fetch(f, f->losses, batch * sizeof *losses);
     for (size_t i = 0; i < batch; i++) mean += (double)losses[i] / (double)batch;
     vt_model_backward(f->model, pass, f->tensors, prediction, f->saved);

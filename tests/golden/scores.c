@@ -18,7 +18,6 @@ static const double stored = 1.3e-7;
 static vt_seasonal *open_seasonal(const char *path)
 {
     const vt_seasonal_options options = {.path = path,
-                                         .option_name = "climatology_path",
                                          .channels = CHANNELS,
                                          .grid_height = HEIGHT,
                                          .grid_width = WIDTH,

@@ -195,20 +195,21 @@ static double norm_of_gradients(fixture *f)
 static double pass_over(fixture *f, hid_t file, const char *group, differences *found)
 {
     vt_pass *pass = &f->pass;
-    const vt_loss_kind *loss = &vt_loss_l1;
     double mean = 0;
     vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, (vt_matrix){0}, f->saved);
     if (found != NULL)
         found->prediction =
             difference_of(f, file, group, "prediction", prediction.data, prediction.rows * prediction.columns);
     vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
-    loss->partials(loss, pass, prediction, target, (vt_matrix){0}, f->sums);
-    loss->finish(loss, pass, f->sums, f->losses, NULL);
+    const vt_compared what = {
+        .kind = &vt_loss_l1, .pass = pass, .prediction = prediction, .target = target, .sums = f->sums};
+    vt_loss_l1.partials(&what);
+    vt_loss_finish(&what, f->losses, NULL);
     const float *losses = fetch(f, f->losses, pass->batch);
     for (int64_t i = 0; i < pass->batch; i++) mean += (double)losses[i] / (double)pass->batch;
     vt_matrix gradient = prediction;
     if (pass->type != VT_FLOAT32) gradient = vt_pass_push(pass, prediction.rows, prediction.columns);
-    loss->backward(loss, pass, prediction, target, (vt_matrix){0}, f->sums, 1 / (float)pass->batch, NULL, gradient);
+    vt_loss_l1.backward(&what, 1 / (float)pass->batch, NULL, gradient);
     vt_parameters_clear_gradients(f->parameters);
     vt_model_backward(f->model, pass, f->tensors, gradient, f->saved);
     vt_arena_pop(&f->arena, 0);

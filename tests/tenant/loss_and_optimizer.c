@@ -14,29 +14,22 @@ static bool is_dry(const vt_backend *backend)
     return strcmp(backend->name, "dry") == 0;
 }
 
-static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, double *sums)
+/* The loss is the root of a quotient of two sums. */
+static void partials(const vt_compared *what)
 {
-    vt_loss_relative_l2.partials(loss, pass, prediction, target, weights, sums);
+    vt_loss_relative_l2.partials(
+        &(vt_compared){&vt_loss_relative_l2, what->pass, what->prediction, what->target, what->weights, what->sums});
+    for (int64_t i = 0; i < what->pass->batch && !is_dry(what->pass->backend); i++) what->sums[VT_LOSS_SUMS * i] *= 4;
 }
 
-static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
+/* The sums are those of twice the loss, by which the gradient is divided once. */
+static void backward(const vt_compared *what, float scale, const double *loss_scale, vt_matrix dprediction)
 {
-    vt_loss_relative_l2.finish(loss, pass, sums, losses, total);
-    for (int64_t i = 0; i < pass->batch && !is_dry(pass->backend); i++) {
-        if (total != NULL) *total += (double)losses[i];
-        losses[i] *= 2;
-    }
-}
-
-static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
-{
-    vt_loss_relative_l2.backward(loss, pass, prediction, target, weights, sums, 2 * scale, loss_scale, dprediction);
+    vt_loss_relative_l2.backward(what, 4 * scale, loss_scale, dprediction);
 }
 
 const vt_loss_kind vt_loss_twice_relative_l2 = {
-    .sums = 2, .measure = VT_MEASURE_RELATIVE, .partials = partials, .finish = finish, .backward = backward};
+    .measure = VT_MEASURE_RELATIVE, .partials = partials, .backward = backward};
 
 /* values -= learning rate * gradients. It keeps nothing from step to step. */
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,

@@ -58,21 +58,23 @@ static void describe(const vt_source *source, int64_t sample, char *buffer, int6
     snprintf(buffer, (size_t)size, "number %lld", (long long)sample);
 }
 
+static float input_at(const numbers *own, int64_t sample, int64_t channel, int64_t point)
+{
+    const int64_t first = ((sample * own->in_channels + channel) * own->height + own->rows.first) * own->width;
+    return (float)vt_random_normal_quantile(vt_random_element(own->seed, own->key, (uint64_t)(first + point)));
+}
+
 /* target[c] = input[c] / 2 - input[c + 1] / 4 at the same point; channels of the input go round. */
-static vt_status read_sample(vt_source *source, int64_t sample, void *const *tensors)
+static vt_status read_sample(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
     const numbers *own = (const numbers *)source;
-    const int64_t points = own->rows.count * own->width;
+    const int64_t points = own->rows.count * own->width, in = own->in_channels;
     float *input = tensors[VT_TENSOR_INPUT], *target = tensors[VT_TENSOR_TARGET];
-    for (int64_t c = 0; c < own->in_channels; c++) {
-        const int64_t first = ((sample * own->in_channels + c) * own->height + own->rows.first) * own->width;
-        for (int64_t i = 0; i < points; i++)
-            input[c * points + i] =
-                (float)vt_random_normal_quantile(vt_random_element(own->seed, own->key, (uint64_t)(first + i)));
-    }
-    for (int64_t c = 0; c < own->out_channels; c++) {
-        const float *one = input + c % own->in_channels * points, *next = input + (c + 1) % own->in_channels * points;
-        for (int64_t i = 0; i < points; i++) target[c * points + i] = 0.5f * one[i] - 0.25f * next[i];
+    (void)decoder;
+    for (int64_t i = 0; input != NULL && i < in * points; i++) input[i] = input_at(own, sample, i / points, i % points);
+    for (int64_t i = 0; target != NULL && i < own->out_channels * points; i++) {
+        const int64_t c = i / points, point = i % points;
+        target[i] = 0.5f * input_at(own, sample, c % in, point) - 0.25f * input_at(own, sample, (c + 1) % in, point);
     }
     return VT_OK;
 }

@@ -30,7 +30,7 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, vt_source 
     EXPECT(batch != NULL && batch->sample_count == BATCH);
     for (int64_t i = 0; batch != NULL && i < batch->sample_count; i++) {
         EXPECT(batch->samples[i] == order[i], "%lld, expected %lld", (long long)batch->samples[i], (long long)order[i]);
-        EXPECT_OK(source->kind->read(source, order[i], places));
+        EXPECT_OK(source->kind->read(source, order[i], NULL, places));
         EXPECT(memcmp(vt_batch_tensor(batch, source->specs, VT_TENSOR_INPUT, i), input, sizeof input) == 0);
         EXPECT(memcmp(vt_batch_tensor(batch, source->specs, VT_TENSOR_TARGET, i), target, sizeof target) == 0);
     }
@@ -75,9 +75,9 @@ TEST(numbers_are_what_they_are_said_to_be)
     const vt_span whole = {0, HEIGHT}, south = {2, 4};
     vt_source *sets[] = {open_numbers(VT_SET_TRAINING, whole), open_numbers(VT_SET_VALIDATION, whole),
                          open_numbers(VT_SET_TRAINING, south)};
-    EXPECT_OK(sets[0]->kind->read(sets[0], 4, (void *const[]){input[0], target}));
-    EXPECT_OK(sets[1]->kind->read(sets[1], 4, (void *const[]){input[1], unused}));
-    EXPECT_OK(sets[2]->kind->read(sets[2], 4, (void *const[]){part, unused}));
+    EXPECT_OK(sets[0]->kind->read(sets[0], 4, NULL, (void *const[]){input[0], target}));
+    EXPECT_OK(sets[1]->kind->read(sets[1], 4, NULL, (void *const[]){input[1], unused}));
+    EXPECT_OK(sets[2]->kind->read(sets[2], 4, NULL, (void *const[]){part, unused}));
     EXPECT(memcmp(input[0], input[1], sizeof input[0]) != 0);
     EXPECT(vt_tensor_values(&sets[2]->specs[VT_TENSOR_INPUT]) == IN * 4 * WIDTH);
     for (int c = 0; c < IN; c++)
@@ -90,10 +90,10 @@ TEST(numbers_are_what_they_are_said_to_be)
 /* ---- typed tensors, and samples that cannot be read ---- */
 
 /* Three tensors of different types and sizes, the last of no dimension; sample 4 cannot be read. */
-static vt_status read_typed(vt_source *source, int64_t sample, void *const *tensors)
+static vt_status read_typed(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
     vt_status status = VT_OK;
-    (void)source;
+    (void)source, (void)decoder;
     VT_CHECK(sample != 4, "sample %lld is bad", (long long)sample);
     for (int i = 0; i < 3; i++) ((int32_t *)tensors[0])[i] = (int32_t)(sample * 10 + i);
     for (int i = 0; i < 35; i++) ((float *)tensors[1])[i] = (float)sample + (float)i / 64;

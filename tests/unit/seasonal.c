@@ -93,9 +93,7 @@ static vt_seasonal *open_file(const char *path)
 {
     vt_seasonal *seasonal = NULL;
     EXPECT_OK(vt_seasonal_open(
-        &(vt_seasonal_options){
-            .path = path, .option_name = "climatology_path", .channels = 1, .height = 1, .width = 2, .own_rows = 1},
-        &seasonal));
+        &(vt_seasonal_options){.path = path, .channels = 1, .height = 1, .width = 2, .own_rows = 1}, &seasonal));
     return seasonal;
 }
 
@@ -221,13 +219,10 @@ TEST(points_with_few_values_get_means)
         vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
     vt_test_owned(summary);
     vt_seasonal_fit_close(&fit);
-    EXPECT_OK(vt_seasonal_open(&(vt_seasonal_options){.path = test_path("climatology.h5"),
-                                                      .option_name = "climatology_path",
-                                                      .channels = 1,
-                                                      .height = 1,
-                                                      .width = 3,
-                                                      .own_rows = 1},
-                               &seasonal));
+    EXPECT_OK(vt_seasonal_open(
+        &(vt_seasonal_options){
+            .path = test_path("climatology.h5"), .channels = 1, .height = 1, .width = 3, .own_rows = 1},
+        &seasonal));
     EXPECT_OK(vt_seasonal_at(seasonal, begin, values));
     EXPECT_NEAR((double)values[0], (double)value_at(begin, 0), 1e-5);
     EXPECT_NEAR((double)values[1], sum, 2e-6);
@@ -262,7 +257,6 @@ static void write_grid(const char *path)
 static vt_seasonal_options grid_options(const char *path)
 {
     return (vt_seasonal_options){.path = path,
-                                 .option_name = "climatology_path",
                                  .channels = 2,
                                  .grid_height = ROWS,
                                  .grid_width = COLUMNS,

@@ -22,8 +22,7 @@ TEST(turns_of_the_tutorial)
     for (int i = 0; i < 8; i++) cube[i] = (float)i;
     const vt_cube_part part = {.values = cube, .count = {2, 2, 2}, .stride = {4, 2, 1}, .fields = 1};
     for (int t = 0; t < VT_TURNS; t++) {
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[t], 1, true);
-        vt_turn_part(&fields, 2, &part, turned);
+        vt_turn_part(&(vt_cube){.side = 2, .fields = 1, .turn = &vt_turns[t], .rotate_vectors = true}, &part, turned);
         for (int i = 0; i < 8; i++)
             EXPECT((int)turned[i] == results[t][i] - '0', "entry %d, place %d: %g", t + 1, i, (double)turned[i]);
     }
@@ -41,8 +40,8 @@ TEST(parts_make_the_cube)
                              .stride = {SIDE * SIDE, SIDE, 1},
                              .fields = FIELDS,
                              .field_stride = POINTS};
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[t], FIELDS, false);
-        vt_turn_part(&fields, SIDE, &part, whole);
+        const vt_cube own = {.side = SIDE, .fields = FIELDS, .turn = &vt_turns[t]};
+        vt_turn_part(&own, &part, whole);
         for (int i = 0; i < FIELDS * POINTS; i++) pieces[i] = -1;
         for (int first_field = 0; first_field < FIELDS; first_field += 3)
             for (int x = 0; x < SIDE; x += 2) {
@@ -51,7 +50,7 @@ TEST(parts_make_the_cube)
                 part.first_field = first_field;
                 part.fields = first_field == 0 ? 3 : 2;
                 part.values = cube + first_field * POINTS + x * SIDE * SIDE;
-                vt_turn_part(&fields, SIDE, &part, pieces);
+                vt_turn_part(&own, &part, pieces);
             }
         EXPECT(memcmp(whole, pieces, sizeof whole) == 0, "entry %d", t + 1);
     }
@@ -73,8 +72,8 @@ TEST(turned_vectors)
                                .fields = FIELDS,
                                .field_stride = POINTS};
     for (int t = 0; t < VT_TURNS; t++) {
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[t], FIELDS, true);
-        vt_turn_part(&fields, SIDE, &part, turned);
+        const vt_cube own = {.side = SIDE, .fields = FIELDS, .turn = &vt_turns[t], .rotate_vectors = true};
+        vt_turn_part(&own, &part, turned);
         for (int i = 0; i < POINTS; i++)
             for (int c = 0; c < FIELDS; c++)
                 EXPECT(turned[FIELDS * i + c] == cube[c * POINTS + i], "entry %d, point %d, field %d", t + 1, i, c);
@@ -86,20 +85,20 @@ TEST(draws)
     enum { BOX = 35, SIDE = 32, DRAWS = 4000 };
     int corners[3][BOX - SIDE + 1] = {{0}}, turns[VT_TURNS] = {0}, same = 0;
     for (int i = 0; i < DRAWS; i++) {
-        const vt_volume_draw draw = vt_volume_draw_of(333, VT_SET_TRAINING, 2, i, BOX, SIDE);
-        const vt_volume_draw other = vt_volume_draw_of(333, VT_SET_VALIDATION, 2, i, BOX, SIDE);
+        const vt_cube draw = vt_volume_draw(333, VT_SET_TRAINING, 2, i, BOX, SIDE);
+        const vt_cube other = vt_volume_draw(333, VT_SET_VALIDATION, 2, i, BOX, SIDE);
         for (int a = 0; a < 3; a++) {
             EXPECT(draw.corner[a] >= 0 && draw.corner[a] <= BOX - SIDE);
             corners[a][draw.corner[a]]++;
         }
-        turns[draw.turn]++;
-        same += memcmp(&draw, &other, sizeof draw) == 0;
+        turns[draw.turn - vt_turns]++;
+        same += draw.turn == other.turn && memcmp(draw.corner, other.corner, sizeof draw.corner) == 0;
     }
     for (int a = 0; a < 3; a++)
         for (int x = 0; x <= BOX - SIDE; x++) EXPECT(abs(corners[a][x] - DRAWS / 4) < 150, "%d", corners[a][x]);
     for (int t = 0; t < VT_TURNS; t++) EXPECT(abs(turns[t] - DRAWS / VT_TURNS) < 70, "turn %d: %d", t, turns[t]);
     EXPECT(same < 20);
-    EXPECT(vt_volume_draw_of(1, VT_SET_TRAINING, 0, 0, SIDE, SIDE).corner[0] == 0);
+    EXPECT(vt_volume_draw(1, VT_SET_TRAINING, 0, 0, SIDE, SIDE).corner[0] == 0);
 }
 
 /* The values of shared/spec/unet3d.md, §5, which a script with the tutorial's formula printed. */
@@ -197,7 +196,7 @@ TEST(shared_memory_is_filled_once)
     for (int round = 1; round <= 2; round++) {
         for (int i = 0; i < 2; i++) {
             EXPECT_OK(vt_shared_box_open(key, 100, fill_with_count, &count, &boxes[i]));
-            EXPECT(boxes[i] != NULL && *(const int *)vt_shared_box_memory(boxes[i]) == round);
+            EXPECT(boxes[i] != NULL && *(const int *)(const void *)boxes[i]->memory == round);
         }
         EXPECT(count == round); /* the last one that closes it removes it */
         for (int i = 0; i < 2; i++) vt_shared_box_close(&boxes[i]);

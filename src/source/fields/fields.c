@@ -227,7 +227,7 @@ static void fill_noise(const vt_dataset_options *options, const char *name, int6
                        float *values)
 {
     const uint64_t key = vt_random_name_key(name);
-    for (int64_t c = 0; c < channels; c++)
+    for (int64_t c = 0; c < channels && values != NULL; c++)
         for (int64_t row = 0; row < options->rows; row++)
             for (int64_t column = 0; column < options->width; column++) {
                 int64_t index =
@@ -238,8 +238,9 @@ static void fill_noise(const vt_dataset_options *options, const char *name, int6
 }
 
 /* A constant source: the sample is a place in the batch. */
-static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+static vt_status read_noise(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
+    (void)decoder;
     const vt_dataset_options *options = &((const vt_dataset *)source)->options;
     fill_noise(options, "synthetic input", sample, options->in_channels, tensors[VT_TENSOR_INPUT]);
     fill_noise(options, "synthetic target", sample, options->targets * options->out_channels,

@@ -62,7 +62,6 @@ vt_status vt_known_climatology_open(const char *path, const vt_fields_about *dat
 {
     double *latitudes = vt_fields_about_coordinates(data, false), *longitudes = vt_fields_about_coordinates(data, true);
     const vt_seasonal_options options = {.path = path,
-                                         .option_name = "climatology_path",
                                          .channels = channels,
                                          .names = (const char *const *)data->names,
                                          .grid_height = data->rows,

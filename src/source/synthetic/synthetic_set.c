@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/dataset.h"
@@ -23,8 +24,9 @@ void vt_synthetic_report(const vt_synthetic_output *output, const char *path, in
 
 /* One file to be made. */
 typedef struct {
-    const char *part; /* "train" */
+    char *path;
     int64_t year, first_step, steps;
+    bool trains;
 } year_plan;
 
 typedef struct {
@@ -40,35 +42,24 @@ typedef struct {
 
 static const char *const parts[] = {"train", "valid", "test"};
 
-static char *plan_path(const synthetic_set *set, const year_plan *plan)
-{
-    return vt_text_format("%s/%s/%lld.h5", set->options->output.directory, plan->part, (long long)plan->year);
-}
-
+/* The training years, then one each for validation and test. */
 static void make_plans(synthetic_set *set)
 {
     const vt_synthetic_set_options *options = set->options;
-    const int64_t steps[2] = {options->valid_steps, options->test_steps};
-    for (int64_t i = 0; i < options->years; i++)
-        set->plans[set->plan_count++] =
-            (year_plan){parts[0], VT_SYNTHETIC_FIRST_YEAR + i, i * options->steps_per_year, options->steps_per_year};
-    for (int64_t i = 0; i < 2; i++) {
-        int64_t year = options->years + i;
-        if (steps[i] > 0)
-            set->plans[set->plan_count++] =
-                (year_plan){parts[1 + i], VT_SYNTHETIC_FIRST_YEAR + year, year * options->steps_per_year, steps[i]};
+    for (int64_t i = 0; i < options->years + 2; i++) {
+        const int64_t part = i < options->years ? 0 : 1 + i - options->years, year = VT_SYNTHETIC_FIRST_YEAR + i;
+        const int64_t steps[] = {options->steps_per_year, options->valid_steps, options->test_steps};
+        if (steps[part] == 0) continue;
+        char *path = vt_text_format("%s/%s/%lld.h5", options->output.directory, parts[part], (long long)year);
+        set->plans[set->plan_count++] = (year_plan){path, year, i * options->steps_per_year, steps[part], part == 0};
     }
 }
 
 static bool is_planned(const synthetic_set *set, const char *path)
 {
-    bool planned = false;
-    for (int64_t i = 0; i < set->plan_count && !planned; i++) {
-        char *other = plan_path(set, &set->plans[i]);
-        planned = strcmp(path, other) == 0;
-        free(other);
-    }
-    return planned;
+    for (int64_t i = 0; i < set->plan_count; i++)
+        if (strcmp(path, set->plans[i].path) == 0) return true;
+    return false;
 }
 
 /* Files of another set in the same directory would become part of this one. */
@@ -157,7 +148,7 @@ static vt_status add_statistics(synthetic_set *set, const year_plan *plan, int64
 {
     vt_date date;
     const int64_t minutes = 60 * VT_HOURS_A_TIME;
-    if (strcmp(plan->part, "train") != 0) return VT_OK;
+    if (!plan->trains) return VT_OK;
     vt_statistics_add(set->statistics, set->fields);
     vt_date_make(VT_CALENDAR_STANDARD, plan->year, 1, 1, &date);
     date = vt_date_after(date, step * minutes);
@@ -170,8 +161,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
     const vt_synthetic_set_options *options = set->options;
     vt_fields_writer *writer = NULL;
     const double begin = vt_clock_seconds();
-    char step_text[VT_DATE_SIZE], *path = plan_path(set, plan);
-    char *directory = vt_text_format("%s/%s", options->output.directory, plan->part);
+    char step_text[VT_DATE_SIZE], *directory = vt_file_directory(plan->path);
     VT_TRY(vt_output_make_directory(directory));
     const vt_fields_writer_options file = {.shape = {plan->steps, options->channels, options->height, options->width},
                                            .channel_names = set->names,
@@ -180,7 +170,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
                                            .time_step = vt_length_format(60 * VT_HOURS_A_TIME, step_text),
                                            .chunk_times = options->chunk_times,
                                            .compression = options->compression};
-    VT_TRY(vt_fields_writer_open(path, &file, &writer));
+    VT_TRY(vt_fields_writer_open(plan->path, &file, &writer));
     for (int64_t step = 0; step < plan->steps; step++) {
         vt_synthetic_fields(set->synthetic, plan->first_step + step, set->fields);
         VT_TRY(add_statistics(set, plan, step));
@@ -188,19 +178,9 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
     }
     VT_TRY(vt_fields_writer_finish(&writer));
     double bytes = 4.0 * (double)(plan->steps * options->channels) * (double)(options->height * options->width);
-    vt_synthetic_report(&options->output, path, plan->steps, "times", bytes, begin);
+    vt_synthetic_report(&options->output, plan->path, plan->steps, "times", bytes, begin);
 done:
     vt_fields_writer_close(&writer);
-    free(directory);
-    free(path);
-    return status;
-}
-
-/* The statistics are of what the training files say. */
-static vt_status describe(synthetic_set *set)
-{
-    char *directory = vt_text_format("%s/train", set->options->output.directory);
-    const vt_status status = vt_fields_about_of_set(directory, "train", &(vt_fields_form){0}, &set->statistics->about);
     free(directory);
     return status;
 }
@@ -210,12 +190,14 @@ vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
     vt_status status = VT_OK;
     synthetic_set set = {.options = options};
     char *directory = vt_text_format("%s/stats", options->output.directory), *notes = NULL;
+    char *train = vt_text_format("%s/train", options->output.directory);
     VT_TRY(prepare(&set));
     for (int64_t i = 0; i < set.plan_count; i++) VT_TRY(write_year(&set, &set.plans[i]));
     VT_TRY(vt_statistics_write(set.statistics, directory));
-    VT_TRY(describe(&set));
+    VT_TRY(vt_fields_about_of_set(train, "train", &(vt_fields_form){0}, &set.statistics->about));
     VT_TRY(vt_statistics_write_rest(set.statistics, "synth", true, directory, &notes));
 done:
+    free(train);
     free(directory);
     free(notes);
     vt_statistics_close(&set.statistics);
@@ -223,6 +205,7 @@ done:
     free(set.latitudes);
     free(set.longitudes);
     free(set.fields);
+    for (int64_t i = 0; i < set.plan_count; i++) free(set.plans[i].path);
     free(set.plans);
     return status;
 }

@@ -1,4 +1,5 @@
 /* The files of a synthetic universe. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,52 +89,41 @@ static vt_status check_absent(const vt_universe_options *options)
     return status;
 }
 
-static double bytes_of(const vt_universe_options *options, int file, int64_t channels)
-{
-    const double side = (double)(options->box_size[file] * options->tile);
-    return (double)channels * side * side * side * (double)sizeof(float);
-}
-
-static vt_status write_arrays(const vt_universe_options *options, int file, const char *volume)
+/* The .h5 file, with the fields that are made for it, or one of its arrays as a .npy file. */
+static vt_status write_one(const vt_universe_options *options, int file, int array)
 {
     vt_status status = VT_OK;
-    for (int i = 0; i < ARRAYS && status == VT_OK; i++) {
-        const double begin = vt_clock_seconds();
-        char *path = path_of(options, file, i);
-        status = vt_box_convert(volume, datasets[i], path);
-        if (status == VT_OK)
-            vt_synthetic_report(&options->output, path, 0, "", bytes_of(options, file, channels_of[i]), begin);
-        free(path);
+    const double begin = vt_clock_seconds();
+    const int64_t side = options->box_size[file];
+    float *fields[ARRAYS] = {NULL, NULL};
+    char *volume = path_of(options, file, -1), *path = path_of(options, file, array);
+    if (array >= 0) {
+        VT_TRY(vt_box_convert(volume, datasets[array], path));
+    } else {
+        vt_universe_make(side, options->box_size[0], options->output.seed, file, &fields[0], &fields[1]);
+        VT_TRY(write_file(path, fields, side, options->tile));
     }
+    const int64_t channels = array < 0 ? VT_UNIVERSE_NBODY + VT_UNIVERSE_HYDRO : channels_of[array];
+    const double bytes = (double)channels * pow((double)(side * options->tile), 3) * (double)sizeof(float);
+    vt_synthetic_report(&options->output, path, 0, "", bytes, begin);
+done:
+    for (int i = 0; i < ARRAYS; i++) free(fields[i]);
+    free(volume);
+    free(path);
     return status;
 }
 
 vt_status vt_universe_write(const vt_universe_options *options)
 {
     vt_status status = VT_OK;
-    float *fields[ARRAYS] = {NULL, NULL};
-    char *path = NULL;
+    const int converted = options->npy ? ARRAYS : 0;
     for (int f = 0; f < FILES; f++)
         VT_CHECK(options->box_size[f] % 2 == 0 && options->box_size[f] >= 4,
                  "box_size %lld: expected an even number from 4 on", (long long)options->box_size[f]);
     VT_TRY(vt_output_make_directory(options->output.directory));
     VT_TRY(check_absent(options));
-    for (int f = 0; f < FILES; f++) {
-        const double begin = vt_clock_seconds();
-        free(path);
-        path = path_of(options, f, -1);
-        vt_universe_make(options->box_size[f], options->box_size[0], options->output.seed, f, &fields[0], &fields[1]);
-        VT_TRY(write_file(path, fields, options->box_size[f], options->tile));
-        for (int i = 0; i < ARRAYS; i++) {
-            free(fields[i]);
-            fields[i] = NULL;
-        }
-        vt_synthetic_report(&options->output, path, 0, "", bytes_of(options, f, VT_UNIVERSE_NBODY + VT_UNIVERSE_HYDRO),
-                            begin);
-        if (options->npy) VT_TRY(write_arrays(options, f, path));
-    }
+    for (int f = 0; f < FILES; f++)
+        for (int array = -1; array < converted; array++) VT_TRY(write_one(options, f, array));
 done:
-    for (int i = 0; i < ARRAYS; i++) free(fields[i]);
-    free(path);
     return status;
 }

@@ -15,18 +15,20 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "source/text/split.h"
 #include "storage/output_file.h"
 
 #define UNKNOWN_WORD "<unk>"
-enum { VERSION = 3, BLOCK_TOKENS = 1 << 16 };
+enum { VERSION = 4, BLOCK_TOKENS = 1 << 16, TOKEN_BYTES = sizeof(int32_t) };
 
 /* What a text is opened for. */
 typedef struct {
-    int text;
+    const char *path;
+    FILE *text;
     const vt_vocabulary *vocabulary;
     const vt_corpus_options *options;
-    vt_corpus_header wanted;
+    vt_corpus_origin wanted;
 } opening;
 
 static uint32_t header_checksum(const vt_corpus_header *head)
@@ -34,35 +36,17 @@ static uint32_t header_checksum(const vt_corpus_header *head)
     return vt_crc32c(head, offsetof(vt_corpus_header, header_checksum));
 }
 
-/* What the file of a text has to say; the rest is found when it is made. */
-static vt_corpus_header expected(const struct stat *text, const vt_vocabulary *vocabulary,
-                                 const vt_corpus_options *options)
+static vt_corpus_origin origin_of(const struct stat *text, const vt_vocabulary *vocabulary,
+                                  const vt_corpus_options *options)
 {
-    vt_corpus_header head;
-    memset(&head, 0, sizeof head); /* padding as well: it is in the checksum */
-    memcpy(head.magic, "vt token", sizeof head.magic);
-    head.version = VERSION;
-    head.text_bytes = (int64_t)text->st_size;
-    head.text_seconds = (int64_t)text->st_mtim.tv_sec;
-    head.text_nanoseconds = (int64_t)text->st_mtim.tv_nsec;
-    head.lower = options->lower;
-    head.unknown_word = options->unknown_word;
-    head.lowers_all = vt_split_lowers_all();
-    head.vocabulary_key = vocabulary != NULL ? vt_vocabulary_key(vocabulary) : 0;
-    return head;
-}
-
-static bool is_as_expected(const vt_corpus_header *found, const vt_corpus_header *wanted)
-{
-    return found->text_bytes == wanted->text_bytes && found->text_seconds == wanted->text_seconds &&
-           found->text_nanoseconds == wanted->text_nanoseconds && found->lower == wanted->lower &&
-           found->unknown_word == wanted->unknown_word && found->lowers_all == wanted->lowers_all &&
-           found->vocabulary_key == wanted->vocabulary_key;
-}
-
-static int64_t token_bytes(const vt_corpus_header *head)
-{
-    return head->token_count * head->token_bytes;
+    return (vt_corpus_origin){.magic = {'v', 't', ' ', 't', 'o', 'k', 'e', 'n'},
+                              .version = VERSION,
+                              .lower = options->lower,
+                              .unknown_word = options->unknown_word,
+                              .lowers_all = vt_split_lowers_all(),
+                              .text_bytes = (int64_t)text->st_size,
+                              .text_changed = vt_file_changed(text),
+                              .vocabulary_key = vocabulary != NULL ? vt_vocabulary_key(vocabulary) : 0};
 }
 
 /* Could a file of so many bytes have this header? */
@@ -70,32 +54,22 @@ static bool fits(const vt_corpus_header *head, int64_t bytes)
 {
     const int64_t count_bytes = sizeof(int64_t);
     int64_t left = bytes - VT_CORPUS_HEADER_BYTES;
-    if (left < 0 || (head->token_bytes != 2 && head->token_bytes != 4) || head->token_count < 0 ||
-        head->token_count > left / head->token_bytes)
-        return false;
-    left -= token_bytes(head);
+    if (left < 0 || head->token_count < 0 || head->token_count > left / TOKEN_BYTES) return false;
+    left -= head->token_count * TOKEN_BYTES;
     return head->vocabulary_size >= 0 && head->vocabulary_size <= left / count_bytes &&
            head->vocabulary_bytes == left - head->vocabulary_size * count_bytes && head->unknown >= 0 &&
-           head->words >= 0 && head->words - head->token_count == (head->unknown_word ? 0 : head->unknown);
+           head->words >= 0 && head->words - head->token_count == (head->origin.unknown_word ? 0 : head->unknown);
 }
 
 /* ---- reading the file ---- */
 
-/* As 32-bit numbers; *most: the largest as one without a sign. Adds their bytes to *checksum. False: they can't be
- * read; errno says why, or is 0 at the end of the file. */
-static bool read_tokens(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens, uint32_t *most,
-                        uint32_t *checksum)
+/* *most: the largest as a number without a sign. False: they can't be read; errno says why, or is 0 at the end of the
+ * file. */
+static bool read_tokens(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens, uint32_t *most)
 {
-    const int64_t width = corpus->head.token_bytes, bytes = count * width;
-    char *stored = (char *)(tokens + count) - bytes; /* widened in their place, front to back */
+    const int64_t bytes = count * TOKEN_BYTES, offset = VT_CORPUS_HEADER_BYTES + first * TOKEN_BYTES;
     *most = 0;
-    if (vt_file_read_at(corpus->file, stored, bytes, VT_CORPUS_HEADER_BYTES + first * width) != bytes) return false;
-    if (checksum != NULL) *checksum = vt_crc32c_more(*checksum, stored, (size_t)bytes);
-    for (int64_t i = 0; i < count && width == 2; i++) {
-        uint16_t narrow;
-        memcpy(&narrow, stored + i * 2, sizeof narrow);
-        tokens[i] = narrow;
-    }
+    if (vt_file_read_at(corpus->file, tokens, bytes, offset) != bytes) return false;
     for (int64_t i = 0; i < count; i++) *most = (uint32_t)tokens[i] > *most ? (uint32_t)tokens[i] : *most;
     return true;
 }
@@ -106,8 +80,9 @@ static bool tokens_are_whole(const vt_corpus *corpus)
     bool whole = true;
     int32_t *block = vt_allocate(BLOCK_TOKENS, sizeof *block, "a block of tokens");
     for (int64_t first = 0; first < corpus->head.token_count && whole; first += BLOCK_TOKENS) {
-        const int64_t left = corpus->head.token_count - first, count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
-        whole = read_tokens(corpus, first, count, block, &most, &checksum) && most < corpus->word_count;
+        const int64_t count = vt_smaller(corpus->head.token_count - first, BLOCK_TOKENS);
+        whole = read_tokens(corpus, first, count, block, &most) && most < corpus->word_count;
+        checksum = vt_crc32c_more(checksum, block, (size_t)count * sizeof *block);
     }
     free(block);
     return whole && checksum == corpus->head.tokens_checksum;
@@ -121,7 +96,7 @@ static bool take_vocabulary(vt_corpus *corpus)
     const char *word = tail + counts, *end = tail + bytes;
     int64_t taken = 0;
     bool whole = false;
-    if (vt_file_read_at(corpus->file, tail, bytes, VT_CORPUS_HEADER_BYTES + token_bytes(head)) != bytes ||
+    if (vt_file_read_at(corpus->file, tail, bytes, VT_CORPUS_HEADER_BYTES + head->token_count * TOKEN_BYTES) != bytes ||
         vt_crc32c(tail, (size_t)bytes) != head->words_checksum)
         goto done;
     corpus->vocabulary = vt_vocabulary_open();
@@ -144,10 +119,11 @@ static bool load(const opening *o, const char *path, vt_corpus *corpus, bool *is
     vt_corpus_header *head = &corpus->head;
     struct stat info;
     *is_damaged = vt_file_read_at(corpus->file, head, sizeof *head, 0) != sizeof *head ||
-                  fstat(corpus->file, &info) != 0 || memcmp(head->magic, o->wanted.magic, sizeof head->magic) != 0;
-    if (*is_damaged || head->version != VERSION) return false;
+                  fstat(corpus->file, &info) != 0 ||
+                  memcmp(head->origin.magic, o->wanted.magic, sizeof o->wanted.magic) != 0;
+    if (*is_damaged || head->origin.version != VERSION) return false;
     *is_damaged = head->header_checksum != header_checksum(head) || !fits(head, (int64_t)info.st_size);
-    if (*is_damaged || !is_as_expected(head, &o->wanted)) return false;
+    if (*is_damaged || memcmp(&head->origin, &o->wanted, sizeof o->wanted) != 0) return false;
     corpus->file_path = vt_text_copy(path);
     corpus->word_count = o->vocabulary != NULL ? o->vocabulary->count : head->vocabulary_size;
     *is_damaged =
@@ -157,20 +133,19 @@ static bool load(const opening *o, const char *path, vt_corpus *corpus, bool *is
 
 static void unload(vt_corpus *corpus)
 {
-    char *path = corpus->path;
     if (corpus->file >= 0) close(corpus->file);
     free(corpus->file_path);
     vt_vocabulary_close(&corpus->vocabulary);
-    *corpus = (vt_corpus){.path = path, .file = -1};
+    *corpus = (vt_corpus){.file = -1};
 }
 
 /* ---- making it ---- */
 
 typedef struct {
-    const vt_vocabulary *given;
-    vt_vocabulary *own;     /* NULL: the vocabulary was given */
-    int32_t unknown_number; /* of <unk>; -1: unknown words are left out */
-    int64_t tokens, unknown;
+    vt_vocabulary *own;              /* of the text's own words, which are counted; NULL: one was given */
+    const vt_vocabulary *vocabulary; /* by which they are numbered: that one or the given one */
+    int32_t unknown_number;          /* of <unk>; -1: unknown words are left out */
+    vt_corpus_header head;
     FILE *file;
     const char *path;
 } making;
@@ -178,104 +153,90 @@ typedef struct {
 static vt_status add_word(const char *word, size_t length, void *context)
 {
     vt_status status = VT_OK;
+    const making *m = context;
+    VT_CHECK(vt_vocabulary_add(m->own, word, length, 0) < INT32_MAX - 1, "%s: more words than 32 bits can number",
+             m->path);
+done:
+    return status;
+}
+
+static vt_status write_word(const char *word, size_t length, void *context)
+{
+    vt_status status = VT_OK;
     making *m = context;
-    int32_t number =
-        m->own != NULL ? vt_vocabulary_add(m->own, word, length, 1) : vt_vocabulary_find(m->given, word, length);
-    VT_CHECK(number < INT32_MAX - 1, "%s: more words than 32 bits can number", m->path);
-    if (number < 0) {
-        m->unknown++;
-        number = m->unknown_number;
-    }
+    int32_t number = vt_vocabulary_find(m->vocabulary, word, length);
+    m->head.unknown += number < 0;
+    if (number >= 0 && m->own != NULL) m->own->counts[number]++;
+    if (number < 0) number = m->unknown_number;
     if (number < 0) return VT_OK;
-    m->tokens++;
+    m->head.token_count++;
+    m->head.tokens_checksum = vt_crc32c_more(m->head.tokens_checksum, &number, sizeof number);
     VT_CHECK(fwrite(&number, sizeof number, 1, m->file) == 1, "can't write %s: %s", m->path, strerror(errno));
 done:
     return status;
 }
 
-/* The tokens that stand there with 32 bits each, by their final numbers and with token_bytes each. */
-static vt_status renumber(const making *m, vt_corpus_header *head, const int32_t *places)
+/* Adds to a file whose errors are found at its end, and to a checksum. */
+static void add_to(FILE *file, const void *bytes, size_t size, uint32_t *checksum)
 {
-    vt_status status = VT_OK;
-    const int file = fileno(m->file);
-    int32_t *block = vt_allocate(BLOCK_TOKENS, sizeof *block, "a block of tokens");
-    uint16_t *narrow = (uint16_t *)block; /* in its place, front to back */
-    for (int64_t first = 0; first < m->tokens; first += BLOCK_TOKENS) {
-        const int64_t left = m->tokens - first, count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
-        const ssize_t wide = (ssize_t)count * 4, bytes = (ssize_t)count * (ssize_t)head->token_bytes;
-        VT_CHECK(vt_file_read_at(file, block, wide, VT_CORPUS_HEADER_BYTES + first * 4) == wide, "can't read %s: %s",
-                 m->path, strerror(errno));
-        for (int64_t i = 0; i < count && places != NULL; i++) block[i] = places[block[i]];
-        for (int64_t i = 0; i < count && head->token_bytes == 2; i++) {
-            const uint16_t number = (uint16_t)block[i];
-            memcpy(&narrow[i], &number, sizeof number);
-        }
-        head->tokens_checksum = vt_crc32c_more(head->tokens_checksum, block, (size_t)bytes);
-        VT_CHECK(pwrite(file, block, (size_t)bytes, VT_CORPUS_HEADER_BYTES + first * head->token_bytes) == bytes,
-                 "can't write %s: %s", m->path, strerror(errno));
-    }
-done:
-    free(block);
-    return status;
+    *checksum = vt_crc32c_more(*checksum, bytes, size);
+    fwrite(bytes, 1, size, file);
 }
 
-static vt_status write_vocabulary(const making *m, vt_corpus_header *head)
+static void write_vocabulary(making *m)
 {
-    vt_status status = VT_OK;
-    const char *const *words = m->own->words;
+    vt_corpus_header *head = &m->head;
     head->vocabulary_size = m->own->count;
-    for (int64_t i = 0; i < head->vocabulary_size; i++) head->vocabulary_bytes += (int64_t)strlen(words[i]) + 1;
-    const size_t counts = (size_t)head->vocabulary_size * sizeof(int64_t),
-                 bytes = counts + (size_t)head->vocabulary_bytes;
-    char *tail = vt_allocate(bytes, 1, "a vocabulary"), *next = tail + counts;
-    memcpy(tail, m->own->counts, counts);
-    for (int64_t i = 0; i < head->vocabulary_size; i++) next = stpcpy(next, words[i]) + 1;
-    head->words_checksum = vt_crc32c(tail, bytes);
-    VT_CHECK(fseeko(m->file, VT_CORPUS_HEADER_BYTES + (off_t)token_bytes(head), SEEK_SET) == 0 &&
-                 fwrite(tail, 1, bytes, m->file) == bytes,
-             "can't write %s: %s", m->path, strerror(errno));
+    add_to(m->file, m->own->counts, (size_t)m->own->count * sizeof *m->own->counts, &head->words_checksum);
+    for (int64_t i = 0; i < head->vocabulary_size; i++) {
+        const size_t bytes = strlen(m->own->words[i]) + 1;
+        head->vocabulary_bytes += (int64_t)bytes;
+        add_to(m->file, m->own->words[i], bytes, &head->words_checksum);
+    }
+}
+
+/* The vocabulary of the text's own words, in order. */
+static vt_status find_words(const opening *o, making *m)
+{
+    vt_status status = VT_OK;
+    vt_split_facts facts;
+    m->vocabulary = m->own = vt_vocabulary_open();
+    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, o->path, o->options->lower, add_word, m, &facts));
+    VT_CHECK(m->own->count != 1,
+             "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", o->path,
+             m->own->words[0]);
+    if (o->options->unknown_word) vt_vocabulary_add(m->own, UNKNOWN_WORD, sizeof UNKNOWN_WORD - 1, 0);
+    vt_vocabulary_sort(m->own);
+    rewind(o->text);
 done:
-    free(tail);
     return status;
 }
 
-static vt_status write_tokens(const opening *o, const char *path, making *m, vt_corpus_header *head)
+static vt_status write_tokens(const opening *o, making *m)
 {
     vt_status status = VT_OK;
     const vt_corpus_options *options = o->options;
+    vt_corpus_header *head = &m->head;
     vt_split_facts facts;
-    int32_t *places = NULL;
-    const size_t unknown = sizeof UNKNOWN_WORD - 1;
+    char start[VT_CORPUS_HEADER_BYTES] = {0};
+    if (m->vocabulary == NULL) VT_TRY(find_words(o, m));
     m->unknown_number =
-        options->unknown_word && m->own == NULL ? vt_vocabulary_find(m->given, UNKNOWN_WORD, unknown) : -1;
-    VT_CHECK(!options->unknown_word || m->own != NULL || m->unknown_number >= 0,
+        options->unknown_word ? vt_vocabulary_find(m->vocabulary, UNKNOWN_WORD, sizeof UNKNOWN_WORD - 1) : -1;
+    VT_CHECK(!options->unknown_word || m->unknown_number >= 0,
              "text_oov unk needs the word " UNKNOWN_WORD
              " in the vocabulary, which doesn't have it; use --text_oov=drop");
     VT_CHECK(fseeko(m->file, VT_CORPUS_HEADER_BYTES, SEEK_SET) == 0, "can't write %s: %s", m->path, strerror(errno));
-    VT_TRY(vt_split_file(o->text, head->text_bytes, path, options->lower, add_word, m, &facts));
-    VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", path);
-    VT_CHECK(m->own == NULL || m->own->count > 1,
-             "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", path,
-             m->own->words[0]);
-    if (options->unknown_word && m->own != NULL) vt_vocabulary_add(m->own, UNKNOWN_WORD, unknown, 0);
-    const int64_t size = (m->own != NULL ? m->own : m->given)->count;
-    if (m->own != NULL) vt_vocabulary_sort(m->own, &places);
+    VT_TRY(vt_split_file(o->text, o->wanted.text_bytes, o->path, options->lower, write_word, m, &facts));
+    VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", o->path);
     head->words = facts.words;
     head->has_mark = facts.has_mark;
     head->kept_upper = facts.kept_upper;
-    head->unknown = m->unknown;
-    head->token_count = m->tokens;
-    head->token_bytes = size <= 1 << 16 ? 2 : 4;
-    VT_CHECK(fflush(m->file) == 0, "can't write %s: %s", m->path, strerror(errno));
-    VT_TRY(renumber(m, head, places));
-    VT_CHECK(ftruncate(fileno(m->file), VT_CORPUS_HEADER_BYTES + (off_t)token_bytes(head)) == 0, "can't write %s: %s",
-             m->path, strerror(errno));
-    if (m->own != NULL) VT_TRY(write_vocabulary(m, head));
+    if (m->own != NULL) write_vocabulary(m);
     head->header_checksum = header_checksum(head);
-    VT_CHECK(fseeko(m->file, 0, SEEK_SET) == 0 && fwrite(head, sizeof *head, 1, m->file) == 1, "can't write %s: %s",
-             m->path, strerror(errno));
+    memcpy(start, head, sizeof *head);
+    VT_CHECK(!ferror(m->file) && fseeko(m->file, 0, SEEK_SET) == 0 && fwrite(start, sizeof start, 1, m->file) == 1,
+             "can't write %s: %s", m->path, strerror(errno));
 done:
-    free(places);
     return status;
 }
 
@@ -284,15 +245,13 @@ static vt_status make_file(const opening *o, const char *path, vt_corpus *corpus
 {
     vt_status status = VT_OK;
     bool is_damaged = false;
-    vt_corpus_header head = o->wanted;
-    making m = {.given = o->vocabulary, .path = path};
+    making m = {.vocabulary = o->vocabulary, .head.origin = o->wanted, .path = path};
     char *own = NULL;
     VT_TRY(vt_output_open_own(path, &own, &corpus->file));
     if (o->options->keep_nothing) unlink(own);
     m.file = fdopen(dup(corpus->file), "r+");
     VT_CHECK(m.file != NULL, "can't write %s: %s", path, strerror(errno));
-    if (o->vocabulary == NULL) m.own = vt_vocabulary_open();
-    VT_TRY(write_tokens(o, corpus->path, &m, &head));
+    VT_TRY(write_tokens(o, &m));
     const bool closed = vt_file_close(m.file, true);
     m.file = NULL;
     VT_CHECK(closed && fchmod(corpus->file, 0644) == 0, "can't write %s: %s", path, strerror(errno));
@@ -342,17 +301,17 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
     const char *damaged = NULL;
     char *files[3], *directory = NULL; /* files: NULL ends them */
     vt_corpus *corpus = vt_allocate(1, sizeof *corpus, "a text");
-    opening o = {.text = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .vocabulary = vocabulary, .options = options};
-    *corpus = (vt_corpus){.path = vt_text_copy(path), .file = -1};
+    opening o = {.path = path, .vocabulary = vocabulary, .options = options};
+    corpus->file = -1;
     name_files(path, options, files);
-    VT_CHECK(o.text >= 0 && fstat(o.text, &info) == 0, "%s: can't read it: %s", path, strerror(errno));
-    VT_CHECK(S_ISREG(info.st_mode), "%s is not a file; expected a text in UTF-8", path);
+    VT_TRY(vt_file_open(path, &o.text, NULL));
+    VT_CHECK(fstat(fileno(o.text), &info) == 0, "%s: can't read it: %s", path, strerror(errno));
     VT_CHECK(info.st_size > 0, "%s is empty; expected a text in UTF-8", path);
-    o.wanted = expected(&info, vocabulary, options);
+    o.wanted = origin_of(&info, vocabulary, options);
     if (!options->anew && load_either(&o, files, corpus, &damaged)) goto done;
     if (damaged != NULL) vt_log_warning("%s is damaged; its text is split into words again", damaged);
     /* one process makes it and the others wait, where the file system knows locks; elsewhere each makes it */
-    if (!options->anew && flock(o.text, LOCK_EX) == 0 && load_either(&o, files, corpus, &damaged)) goto done;
+    if (!options->anew && flock(fileno(o.text), LOCK_EX) == 0 && load_either(&o, files, corpus, &damaged)) goto done;
     directory = vt_file_directory(path);
     const bool elsewhere = files[1] != NULL && (options->keep_nothing || access(directory, W_OK) != 0);
     if (elsewhere) VT_TRY(vt_output_make_directory(options->other_directory));
@@ -365,7 +324,7 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
         status = VT_OK;
     }
 done:
-    if (o.text >= 0) close(o.text); /* and gives the lock back */
+    if (o.text != NULL) fclose(o.text); /* and gives the lock back */
     for (int i = 0; i < 2; i++) free(files[i]);
     free(directory);
     if (status != VT_OK) vt_corpus_close(&corpus);
@@ -377,7 +336,6 @@ void vt_corpus_close(vt_corpus **corpus)
 {
     if (*corpus == NULL) return;
     unload(*corpus);
-    free((*corpus)->path);
     free(*corpus);
     *corpus = NULL;
 }
@@ -386,7 +344,7 @@ vt_status vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, 
 {
     vt_status status = VT_OK;
     uint32_t most = 0;
-    VT_CHECK(read_tokens(corpus, first, count, tokens, &most, NULL), "%s: can't read words %lld to %lld: %s",
+    VT_CHECK(read_tokens(corpus, first, count, tokens, &most), "%s: can't read words %lld to %lld: %s",
              corpus->file_path, (long long)first, (long long)(first + count - 1),
              errno != 0 ? strerror(errno) : "it has become shorter than it was when it was opened");
     VT_CHECK(most < corpus->word_count,

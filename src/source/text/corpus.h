@@ -15,27 +15,30 @@ typedef struct {
     bool only_words;   /* tokens will not be read, and are not checked */
 } vt_corpus_options;
 
-/* The file: this, from VT_CORPUS_HEADER_BYTES on the tokens, then counts [words of the vocabulary] and the words, each
- * with a NUL at its end; of a text that was given a vocabulary no words. A file that doesn't say exactly this about the
- * text is made anew. */
-enum { VT_CORPUS_HEADER_BYTES = 4096 };
+/* What a file of tokens is made from: it must say exactly this of the text, else it is made anew. */
 typedef struct {
     char magic[8];
-    uint32_t version, token_bytes;                      /* 2 or 4 */
-    int64_t text_bytes, text_seconds, text_nanoseconds; /* the text's size, and when it was changed */
-    uint32_t lower, unknown_word, lowers_all;           /* see vt_corpus_options, and vt_split_lowers_all */
-    uint32_t has_mark, kept_upper;                      /* see vt_split_facts */
-    uint32_t words_checksum;                            /* of the words and their counts */
-    uint64_t vocabulary_key;                            /* of the vocabulary that it was given; 0: none */
-    int64_t token_count;                                /* that are kept */
-    int64_t unknown;                                    /* words of the text that are not in the vocabulary */
+    uint32_t version;
+    uint32_t lower, unknown_word, lowers_all; /* see vt_corpus_options, and vt_split_lowers_all */
+    int64_t text_bytes, text_changed;         /* the text's size, and vt_file_changed */
+    uint64_t vocabulary_key;                  /* of the vocabulary that it was given; 0: none */
+} vt_corpus_origin;
+
+/* The file: this, from VT_CORPUS_HEADER_BYTES on the tokens, 32 bits each, then counts [words of the vocabulary] and
+ * the words, each with a NUL at its end; of a text that was given a vocabulary no words. */
+enum { VT_CORPUS_HEADER_BYTES = 4096 };
+typedef struct {
+    vt_corpus_origin origin;
+    int64_t token_count; /* that are kept */
+    int64_t unknown;     /* words of the text that are not in the vocabulary */
     int64_t words; /* of the text; token_count is the same, or less by the unknown ones where these are left out */
     int64_t vocabulary_size, vocabulary_bytes;
-    uint32_t tokens_checksum, header_checksum; /* of the tokens; of all before */
+    uint32_t has_mark, kept_upper;            /* see vt_split_facts */
+    uint32_t words_checksum, tokens_checksum; /* of the words and their counts; of the tokens */
+    uint32_t header_checksum, unused;         /* of all before; 0 */
 } vt_corpus_header;
 
 typedef struct {
-    char *path; /* of the text */
     vt_corpus_header head;
     int file; /* open, with the tokens from VT_CORPUS_HEADER_BYTES on */
     char *file_path;

@@ -2,10 +2,10 @@
 #include "source/text/split.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -32,54 +32,55 @@ static bool is_space(uint32_t character)
            character == 0x202F || character == 0x205F || character == 0x3000;
 }
 
-enum { PART_BYTES = 1 << 22, LONGEST_CHARACTER = 4 };
+enum { MARK = 0xFEFF, LONGEST_CHARACTER = 4 };
 
-/* Some of a text, in memory, and how much of it is before that. */
+/* A text that is read character by character. */
 typedef struct {
-    const char *text, *path;
-    size_t size;
-    bool is_last;
-    int64_t bytes, lines;
-} text_part;
+    FILE *file;
+    const char *path;
+    int64_t size, bytes, lines; /* bytes of all of it; bytes that were read, and ends of lines among them */
+} text_reader;
 
-/* A character that begins before this place is whole; one behind it may go on in the next part. */
-static size_t end_of_whole(const text_part *part)
+/* The next character and its bytes; *length 0: the text ends. */
+static vt_status read_character(text_reader *text, char bytes[LONGEST_CHARACTER], int *length, uint32_t *character)
 {
-    return part->is_last ? part->size : part->size - LONGEST_CHARACTER + 1;
+    vt_status status = VT_OK;
+    const int64_t begin = text->bytes;
+    int wanted = 1;
+    for (*length = 0; *length < wanted && text->bytes < text->size; text->bytes++) {
+        const int byte = getc_unlocked(text->file);
+        VT_CHECK(byte != EOF, "%s: can't read it at byte %lld: %s", text->path, (long long)text->bytes,
+                 ferror(text->file) ? strerror(errno) : "it has become shorter than it was when it was opened");
+        if (*length == 0) wanted = byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+        bytes[(*length)++] = (char)byte;
+    }
+    if (*length == 0) goto done;
+    *character = (unsigned char)bytes[0];
+    VT_CHECK(*character < 0x80 || vt_text_decode(bytes, (size_t)*length, character) == *length,
+             "%s: line %lld, byte %lld of the file, 0x%02x, is not UTF-8; convert the file, for example with "
+             "iconv -f latin1 -t utf-8",
+             text->path, (long long)text->lines + 1, (long long)begin, (unsigned char)bytes[0]);
+    VT_CHECK(*character != 0, "%s: line %lld, byte %lld of the file is NUL; a text file was expected", text->path,
+             (long long)text->lines + 1, (long long)begin);
+    text->lines += *character == '\n';
+done:
+    return status;
 }
 
-static int64_t lines_of(const char *text, size_t size)
-{
-    int64_t lines = 0;
-    for (size_t i = 0; i < size; i++) lines += text[i] == '\n';
-    return lines;
-}
-
-/* Where a place of the text is, for messages. */
-static long long line_at(const text_part *part, size_t place)
-{
-    return part->lines + lines_of(part->text, place) + 1;
-}
-
-static long long byte_at(const text_part *part, size_t place)
-{
-    return part->bytes + (int64_t)place;
-}
-
-/* One word's bytes in lower case. */
+/* A word's bytes. */
 typedef struct {
     char *bytes;
     size_t length, room;
-} lowered;
+} word_bytes;
 
-/* Room for `more` bytes behind those that are there. */
-static char *make_room(lowered *result, size_t more)
+static void add_bytes(word_bytes *word, const void *bytes, size_t more)
 {
-    if (result->room <= result->length + more) {
-        result->room = 2 * (result->length + more) + 64;
-        result->bytes = vt_reallocate(result->bytes, result->room, 1, "a word");
+    if (word->room <= word->length + more) {
+        word->room = 2 * (word->length + more) + 64;
+        word->bytes = vt_reallocate(word->bytes, word->room, 1, "a word");
     }
-    return result->bytes + result->length;
+    memcpy(word->bytes + word->length, bytes, more);
+    word->length += more;
 }
 
 #ifdef VT_HAS_UNISTRING
@@ -106,101 +107,73 @@ static bool is_final(const char *word, size_t length, size_t place)
 }
 
 /* Of letters beyond ASCII only the sigma depends on those around it. */
-static void lower_letters(const char *word, size_t length, lowered *result)
+static void lower_letters(const char *word, size_t length, word_bytes *lower)
 {
     for (size_t at = 0; at < length;) {
         const char *next = memmem(word + at, length - at, sigma, SIGMA_BYTES);
         const size_t before = next != NULL ? (size_t)(next - word) - at : length - at;
         size_t made = 0;
-        uint8_t *lower = u8_tolower((const uint8_t *)word + at, before, NULL, NULL, NULL, &made);
-        if (lower == NULL) vt_memory_exhausted(length, "a word");
-        memcpy(make_room(result, made), lower, made);
-        result->length += made;
-        free(lower);
+        uint8_t *letters = u8_tolower((const uint8_t *)word + at, before, NULL, NULL, NULL, &made);
+        if (letters == NULL) vt_memory_exhausted(length, "a word");
+        add_bytes(lower, letters, made);
+        free(letters);
         at += before;
         if (next == NULL) continue;
-        memcpy(make_room(result, SIGMA_BYTES), is_final(word, length, at) ? "\u03C2" : "\u03C3", SIGMA_BYTES);
-        result->length += SIGMA_BYTES;
+        add_bytes(lower, is_final(word, length, at) ? "\u03C2" : "\u03C3", SIGMA_BYTES);
         at += SIGMA_BYTES;
     }
 }
 #endif
 
-static void lower_word(const char *word, size_t length, bool is_ascii, lowered *result)
+/* *lower is used where letters beyond ASCII need other bytes. */
+static const word_bytes *lower_word(word_bytes *word, bool is_ascii, word_bytes *lower)
 {
-    result->length = 0;
 #ifdef VT_HAS_UNISTRING
-    if (!is_ascii) {
-        lower_letters(word, length, result);
-        return;
-    }
+    lower->length = 0;
+    if (!is_ascii) lower_letters(word->bytes, word->length, lower);
+    if (!is_ascii) return lower;
 #else
-    (void)is_ascii;
+    (void)is_ascii, (void)lower;
 #endif
-    char *lower = make_room(result, length);
-    for (size_t i = 0; i < length; i++)
-        lower[i] = word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] + ('a' - 'A')) : word[i];
-    result->length = length;
+    for (size_t i = 0; i < word->length; i++)
+        if (word->bytes[i] >= 'A' && word->bytes[i] <= 'Z') word->bytes[i] = (char)(word->bytes[i] + ('a' - 'A'));
+    return word;
 }
 
-/* The end of the word that begins at `at`, and whether all of it is ASCII. */
-static vt_status find_end(const text_part *part, size_t at, size_t *end, bool *is_ascii)
+vt_status vt_split_file(FILE *file, int64_t size, const char *path, bool lower,
+                        vt_status (*visit)(const char *word, size_t length, void *context), void *context,
+                        vt_split_facts *facts)
 {
     vt_status status = VT_OK;
-    const size_t begin = at, whole = end_of_whole(part);
-    *is_ascii = true;
-    while (at < whole) {
-        uint32_t character = (unsigned char)part->text[at];
-        int bytes = 1;
-        if (character >= 0x80) bytes = vt_text_decode(part->text + at, part->size - at, &character);
-        VT_CHECK(bytes > 0,
-                 "%s: line %lld, byte %lld of the file, 0x%02x, is not UTF-8; convert the file, for example with "
-                 "iconv -f latin1 -t utf-8",
-                 part->path, line_at(part, at), byte_at(part, at), (unsigned char)part->text[at]);
-        VT_CHECK(character != 0, "%s: line %lld, byte %lld of the file is NUL; a text file was expected", part->path,
-                 line_at(part, at), byte_at(part, at));
-        if (is_space(character)) break;
-        *is_ascii = *is_ascii && character < 0x80;
-        at += (size_t)bytes;
-        VT_CHECK(
-            at - begin <= VT_LONGEST_WORD,
-            "%s: line %lld, byte %lld of the file: a word of more than %d bytes begins here; words have blanks between "
-            "them",
-            part->path, line_at(part, begin), byte_at(part, begin), VT_LONGEST_WORD);
-    }
-    *end = at;
-done:
-    return status;
-}
-
-/* *taken: the part's bytes without a word at its end that may go on in the next part. */
-static vt_status split_part(const text_part *part, bool lower,
-                            vt_status (*visit)(const char *word, size_t length, void *context), void *context,
-                            vt_split_facts *facts, size_t *taken)
-{
-    static const char mark[] = "\xEF\xBB\xBF";
-    vt_status status = VT_OK;
-    lowered word = {0};
-    const char *text = part->text;
-    size_t at = 0, end = 0;
-    if (part->bytes == 0) facts->has_mark = part->size >= 3 && memcmp(text, mark, 3) == 0;
-    for (at = part->bytes == 0 && facts->has_mark ? 3 : 0; at < end_of_whole(part); at = end) {
-        bool is_ascii = true;
-        VT_TRY(find_end(part, at, &end, &is_ascii));
-        if (end == at) { /* white space */
-            uint32_t character = 0;
-            end += (size_t)vt_text_decode(text + at, part->size - at, &character);
-            continue;
+    text_reader text = {.file = file, .path = path, .size = size};
+    word_bytes word = {0}, lowered = {0};
+    char bytes[LONGEST_CHARACTER];
+    uint32_t character = 0;
+    bool is_ascii = true;
+    *facts = (vt_split_facts){0};
+    for (int length = 1; length > 0;) {
+        VT_TRY(read_character(&text, bytes, &length, &character));
+        if (character == MARK && text.bytes == length) {
+            facts->has_mark = true;
+        } else if (length > 0 && !is_space(character)) {
+            add_bytes(&word, bytes, (size_t)length);
+            is_ascii = is_ascii && character < 0x80;
+            VT_CHECK(word.length <= VT_LONGEST_WORD,
+                     "%s: line %lld, byte %lld of the file: a word of more than %d bytes begins here; words have "
+                     "blanks between them",
+                     path, (long long)text.lines + 1, (long long)(text.bytes - (int64_t)word.length), VT_LONGEST_WORD);
+        } else if (word.length > 0) {
+            const word_bytes *own = lower ? lower_word(&word, is_ascii, &lowered) : &word;
+            facts->words++;
+            facts->kept_upper = facts->kept_upper || (lower && !is_ascii && !vt_split_lowers_all());
+            VT_TRY(visit(own->bytes, own->length, context));
+            word.length = 0;
+            is_ascii = true;
         }
-        if (end >= end_of_whole(part) && !part->is_last) break;
-        facts->words++;
-        facts->kept_upper = facts->kept_upper || (lower && !is_ascii && !vt_split_lowers_all());
-        if (lower) lower_word(text + at, end - at, is_ascii, &word);
-        VT_TRY(visit(lower ? word.bytes : text + at, lower ? word.length : end - at, context));
     }
-    *taken = at;
 done:
     free(word.bytes);
+    free(lowered.bytes);
     return status;
 }
 
@@ -208,36 +181,9 @@ vt_status vt_split(const char *text, size_t size, const char *path, bool lower,
                    vt_status (*visit)(const char *word, size_t length, void *context), void *context,
                    vt_split_facts *facts)
 {
-    size_t taken = 0;
-    *facts = (vt_split_facts){0};
-    return split_part(&(text_part){.text = text, .path = path, .size = size, .is_last = true}, lower, visit, context,
-                      facts, &taken);
-}
-
-vt_status vt_split_file(int file, int64_t size, const char *path, bool lower,
-                        vt_status (*visit)(const char *word, size_t length, void *context), void *context,
-                        vt_split_facts *facts)
-{
-    vt_status status = VT_OK;
-    char *memory = vt_allocate(PART_BYTES, 1, "a part of a text");
-    text_part part = {.text = memory, .path = path};
-    *facts = (vt_split_facts){0};
-    while (!part.is_last) {
-        size_t taken = 0;
-        const int64_t read = part.bytes + (int64_t)part.size, left = size - read,
-                      room = PART_BYTES - (int64_t)part.size;
-        const int64_t more = left < room ? left : room, got = vt_file_read_at(file, memory + part.size, more, read);
-        VT_CHECK(got == more, "%s: can't read it at byte %lld: %s", path, (long long)(read + got),
-                 errno != 0 ? strerror(errno) : "it has become shorter than it was when it was opened");
-        part.size += (size_t)more;
-        part.is_last = more == left;
-        VT_TRY(split_part(&part, lower, visit, context, facts, &taken));
-        part.lines += lines_of(memory, taken);
-        part.bytes += (int64_t)taken;
-        part.size -= taken;
-        memmove(memory, memory + taken, part.size);
-    }
-done:
-    free(memory);
+    FILE *file = fmemopen((char *)(uintptr_t)text, size, "r");
+    if (file == NULL) vt_memory_exhausted(size, "a text");
+    const vt_status status = vt_split_file(file, (int64_t)size, path, lower, visit, context, facts);
+    fclose(file);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -17,17 +18,17 @@ typedef struct {
     int64_t words;
 } vt_split_facts;
 
-/* Calls visit for each word of the text, in order; with `lower` it is in lower case, and then valid until visit
- * returns. Fails at bytes that are not UTF-8, at NUL and at a word that is too long, with `path`, line and byte; and
- * when visit fails. */
+/* Calls visit for each word of the first `size` bytes of a file, from where it stands, in order; the word is valid
+ * until visit returns. Fails at bytes that are not UTF-8, at NUL and at a word that is too long, with `path`, line and
+ * byte; where the file ends before; and when visit fails. */
+vt_status vt_split_file(FILE *file, int64_t size, const char *path, bool lower,
+                        vt_status (*visit)(const char *word, size_t length, void *context), void *context,
+                        vt_split_facts *facts);
+
+/* The same of a text in memory. */
 vt_status vt_split(const char *text, size_t size, const char *path, bool lower,
                    vt_status (*visit)(const char *word, size_t length, void *context), void *context,
                    vt_split_facts *facts);
-
-/* The same of the first `size` bytes of a file, which are read in parts. Fails if there are fewer. */
-vt_status vt_split_file(int file, int64_t size, const char *path, bool lower,
-                        vt_status (*visit)(const char *word, size_t length, void *context), void *context,
-                        vt_split_facts *facts);
 
 /* Is lower case made beyond ASCII (libunistring)? */
 bool vt_split_lowers_all(void);

@@ -12,7 +12,7 @@
 
 static const vt_source_kind vt_source_text_noise;
 
-enum { SETS = 3, NAMINGS = 3, WINDOWS_OF_ITEM = 64 };
+enum { SETS = 3, NAMINGS = 3 };
 
 /* How the files of a data_dir may be called. */
 static const char *const file_names[NAMINGS][SETS] = {{"wiki.train.raw", "wiki.valid.raw", "wiki.test.raw"},
@@ -173,18 +173,19 @@ static vt_status open_text(const vt_config *config, vt_text_source *own)
     own->source.path = path;
     VT_TRY(vt_text_vocabulary(config, &own->vocabulary));
     const int64_t words = own->vocabulary->count;
-    VT_CHECK(words <= own->vocab_size, "vocab_size %lld is less than the %lld words of the training text; leave it out",
-             (long long)own->vocab_size, (long long)words);
+    VT_CHECK(words <= config->vocab_size,
+             "vocab_size %lld is less than the %lld words of the training text; leave it out",
+             (long long)config->vocab_size, (long long)words);
     const bool own_words = set == VT_SET_TRAINING && config->vocabulary == NULL;
     VT_TRY(vt_corpus_open(path, own_words ? NULL : own->vocabulary, &options, &own->corpus));
     const vt_corpus *corpus = own->corpus;
-    own->source.whole_count = vt_text_windows(corpus->head.token_count, own->seq_len, own->stride);
+    own->source.whole_count = vt_text_windows(corpus->head.token_count, config->seq_len, config->stride);
     VT_CHECK(own->source.whole_count > 0,
              "%s has %lld known tokens (and %lld of words that are not in the vocabulary), but a window of seq_len "
              "%lld needs "
              "%lld; use a longer text, or a smaller --seq_len",
              path, (long long)(corpus->head.words - corpus->head.unknown), (long long)corpus->head.unknown,
-             (long long)own->seq_len, (long long)own->seq_len + 1);
+             (long long)config->seq_len, (long long)config->seq_len + 1);
 done:
     return status;
 }
@@ -202,12 +203,8 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
                           .whole_count = NOISE_WINDOWS,
                           .is_constant = is_noise(config)};
     source->tensor_count = specs(config, part, source->specs);
-    own->seq_len = config->seq_len;
-    own->stride = config->stride;
-    own->vocab_size = config->vocab_size;
+    own->config = config;
     own->part = part;
-    own->unknown_word = config->text_oov == VT_OOV_UNK;
-    own->seed = (uint64_t)config->seed;
     if (is_noise(config))
         source->path = vt_text_copy("random words");
     else
@@ -220,14 +217,6 @@ done:
     return status;
 }
 
-static void log_unknown(const vt_text_source *own, vt_text *line)
-{
-    const vt_corpus *corpus = own->corpus;
-    if (corpus->head.unknown == 0) return;
-    vt_text_append(line, "%s %lld of %lld %s tokens", strstr(line->characters, ";") == NULL ? ";" : " and",
-                   (long long)corpus->head.unknown, (long long)corpus->head.words, set_names[own->source.set]);
-}
-
 /* "text: 213886 training tokens, 12050 words; 10194 of 241211 test tokens are not among them: dropped" */
 static void log_sets(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads)
 {
@@ -235,6 +224,7 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
                                         (const vt_text_source *)test};
     vt_text line = {0};
     bool kept_upper = false;
+    int lacking = 0; /* sets that hold unknown words */
     if (training->is_constant) {
         vt_log_info("reading: random words, the same in every batch");
         return;
@@ -242,10 +232,14 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     vt_log_info("reading: %s", threads);
     vt_text_append(&line, "text: %lld training tokens, %lld words", (long long)sets[0]->corpus->head.token_count,
                    (long long)sets[0]->vocabulary->count);
-    for (int i = 0; i < SETS; i++)
-        if (sets[i] != NULL) log_unknown(sets[i], &line);
-    if (strstr(line.characters, ";") != NULL)
-        vt_text_append(&line, " are not among them: %s", sets[0]->unknown_word ? "they become <unk>" : "dropped");
+    for (int i = 0; i < SETS; i++) {
+        if (sets[i] == NULL || sets[i]->corpus->head.unknown == 0) continue;
+        vt_text_append(&line, "%s %lld of %lld %s tokens", lacking++ == 0 ? ";" : " and",
+                       (long long)sets[i]->corpus->head.unknown, (long long)sets[i]->corpus->head.words, set_names[i]);
+    }
+    if (lacking > 0)
+        vt_text_append(&line, " are not among them: %s",
+                       sets[0]->config->text_oov == VT_OOV_UNK ? "they become <unk>" : "dropped");
     vt_log_info("%s", line.characters);
     for (int i = 0; i < SETS; i++) {
         if (sets[i] == NULL) continue;
@@ -262,61 +256,35 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
 static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     const vt_text_source *own = (const vt_text_source *)source;
-    snprintf(buffer, (size_t)size, "%s, tokens %lld to %lld", source->path, (long long)(sample * own->stride),
-             (long long)(sample * own->stride + own->seq_len));
+    snprintf(buffer, (size_t)size, "%s, tokens %lld to %lld", source->path, (long long)(sample * own->config->stride),
+             (long long)(sample * own->config->stride + own->config->seq_len));
 }
 
-/* ---- reading: some windows at once ---- */
+/* ---- reading ---- */
 
-static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
-{
-    vt_plain_plan_make(plan, samples, count, tensors);
-    plan->item_count = (count + WINDOWS_OF_ITEM - 1) / WINDOWS_OF_ITEM;
-    return VT_OK;
-}
-
-static int64_t end_of_item(const vt_read_plan *plan, int64_t item)
-{
-    const int64_t end = (item + 1) * WINDOWS_OF_ITEM;
-    return end < plan->count ? end : plan->count;
-}
-
-static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
+static vt_status read_window(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
     vt_status status = VT_OK;
-    const vt_text_source *source = (const vt_text_source *)plan->source;
-    const int64_t count = source->part.count;
+    const vt_text_source *own = (const vt_text_source *)source;
+    const int64_t count = own->part.count, first = sample * own->config->stride + own->part.first;
     int32_t *window = vt_allocate((size_t)count + 1, sizeof *window, "a window");
     (void)decoder;
-    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) {
-        const int64_t first = plan->samples[i] * source->stride + source->part.first;
-        VT_TRY(vt_corpus_read(source->corpus, first, count + 1, window));
-        for (int t = 0; t < 2; t++)
-            if (plan->tensors[t] != NULL)
-                memcpy((int32_t *)plan->tensors[t] + i * count, window + t, (size_t)count * sizeof *window);
-    }
+    VT_TRY(vt_corpus_read(own->corpus, first, count + 1, window));
+    for (int t = 0; t < 2; t++)
+        if (tensors[t] != NULL) memcpy(tensors[t], window + t, (size_t)count * sizeof *window);
 done:
     free(window);
     return status;
 }
 
-static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
+static vt_file_extent extent_of(vt_source *source, int64_t sample, int64_t index)
 {
-    (void)decoder;
-    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) vt_mark_bad(bad, i);
-}
-
-static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t index)
-{
-    const vt_text_source *source = (const vt_text_source *)plan->source;
-    const vt_corpus *corpus = source->corpus;
-    const int64_t i = item * WINDOWS_OF_ITEM + index;
-    if (i >= end_of_item(plan, item)) return (vt_file_extent){.bytes = -1};
-    return (vt_file_extent){.descriptor = corpus->file,
-                            .offset =
-                                VT_CORPUS_HEADER_BYTES +
-                                (plan->samples[i] * source->stride + source->part.first) * corpus->head.token_bytes,
-                            .bytes = (source->part.count + 1) * corpus->head.token_bytes};
+    const vt_text_source *own = (const vt_text_source *)source;
+    const int64_t first = sample * own->config->stride + own->part.first, bytes = sizeof(int32_t);
+    if (index > 0) return (vt_file_extent){.bytes = -1};
+    return (vt_file_extent){.descriptor = own->corpus->file,
+                            .offset = VT_CORPUS_HEADER_BYTES + first * bytes,
+                            .bytes = (own->part.count + 1) * bytes};
 }
 
 /* A window that counts in no loss. */
@@ -329,14 +297,6 @@ static void blank(const vt_source *source, void *const *tensors)
     }
 }
 
-static const vt_reading reading = {.open = vt_plain_plan_open,
-                                   .close = vt_plain_plan_close,
-                                   .make = make_plan,
-                                   .release = vt_plain_plan_release,
-                                   .run = run_item,
-                                   .retry = retry_item,
-                                   .extent = extent_of};
-
 const vt_source_kind vt_source_text = {.name = "text",
                                        .complete = complete,
                                        .has_test_set = has_test_set,
@@ -347,19 +307,22 @@ const vt_source_kind vt_source_text = {.name = "text",
                                        .log = log_sets,
                                        .describe = describe,
                                        .blank = blank,
-                                       .reading = &reading};
+                                       .read = read_window,
+                                       .extent = extent_of};
 
 /* ---- data_loader_config: synthetic ---- */
 
 /* A constant source: the sample is a place in the batch. */
-static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+static vt_status read_noise(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
     const vt_text_source *own = (const vt_text_source *)source;
-    const uint64_t key = vt_random_name_key("random words");
+    const vt_config *config = own->config;
+    const uint64_t key = vt_random_name_key("random words"), seed = (uint64_t)config->seed;
+    (void)decoder;
     for (int t = 0; t < 2; t++)
-        for (int64_t i = 0; i < own->part.count; i++) {
-            const uint64_t place = (uint64_t)(sample * (own->seq_len + 1) + own->part.first + i + t);
-            ((int32_t *)tensors[t])[i] = (int32_t)(vt_random_element(own->seed, key, place) * (double)own->vocab_size);
+        for (int64_t i = 0; i < own->part.count && tensors[t] != NULL; i++) {
+            const uint64_t place = (uint64_t)(sample * (config->seq_len + 1) + own->part.first + i + t);
+            ((int32_t *)tensors[t])[i] = (int32_t)(vt_random_element(seed, key, place) * (double)config->vocab_size);
         }
     return VT_OK;
 }

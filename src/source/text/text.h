@@ -10,10 +10,8 @@ typedef struct {
     vt_source source;
     vt_corpus *corpus;         /* NULL: random numbers (data_loader_config synthetic) */
     vt_vocabulary *vocabulary; /* likewise; its counts are those of the training text, 0 where it was not read */
-    int64_t seq_len, stride, vocab_size;
-    vt_span part;      /* of a window, that this rank reads */
-    bool unknown_word; /* words that are not in the vocabulary become <unk> */
-    uint64_t seed;
+    const vt_config *config;   /* which outlives the source */
+    vt_span part;              /* of a window, that this rank reads */
 } vt_text_source;
 
 /* The file of a set; malloc'd. NULL: data_dir has none, which is an error but of a test set. */

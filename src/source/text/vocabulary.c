@@ -78,30 +78,10 @@ int32_t vt_vocabulary_add(vt_vocabulary *own, const char *word, size_t length, i
     return number;
 }
 
-typedef struct {
-    const char *word;
-    int64_t count;
-    int32_t before;
-} sorted_word;
-
-static int by_bytes(const void *a, const void *b)
+void vt_vocabulary_sort(vt_vocabulary *own)
 {
-    return strcmp(((const sorted_word *)a)->word, ((const sorted_word *)b)->word); /* of unsigned bytes */
-}
-
-void vt_vocabulary_sort(vt_vocabulary *own, int32_t **places)
-{
-    sorted_word *sorted = vt_allocate((size_t)own->count + 1, sizeof *sorted, "a vocabulary");
-    *places = vt_allocate((size_t)own->count + 1, sizeof **places, "a vocabulary");
-    for (int64_t i = 0; i < own->count; i++) sorted[i] = (sorted_word){own->words[i], own->counts[i], (int32_t)i};
-    qsort(sorted, (size_t)own->count, sizeof *sorted, by_bytes);
-    for (int64_t i = 0; i < own->count; i++) {
-        own->words[i] = sorted[i].word;
-        own->counts[i] = sorted[i].count;
-        (*places)[sorted[i].before] = (int32_t)i;
-    }
+    if (own->count > 0) qsort(own->words, (size_t)own->count, sizeof *own->words, vt_by_name);
     fill_slots(own);
-    free(sorted);
 }
 
 uint64_t vt_vocabulary_key(const vt_vocabulary *vocabulary)

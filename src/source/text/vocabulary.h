@@ -26,8 +26,8 @@ int32_t vt_vocabulary_add(vt_vocabulary *vocabulary, const char *word, size_t le
 /* -1: it is not there. */
 int32_t vt_vocabulary_find(const vt_vocabulary *vocabulary, const char *word, size_t length);
 
-/* Numbers the words by their order. places [count, malloc'd] says what became of the old numbers. */
-void vt_vocabulary_sort(vt_vocabulary *vocabulary, int32_t **places);
+/* Numbers the words by their order, before any is counted. */
+void vt_vocabulary_sort(vt_vocabulary *vocabulary);
 
 /* Differs between vocabularies of different words. */
 uint64_t vt_vocabulary_key(const vt_vocabulary *vocabulary);

@@ -10,11 +10,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "source/volumes/shared_box.h"
+#include "base/whole.h"
 #include "storage/npy.h"
+#include "storage/output_file.h"
 #include "storage/trial.h"
 
-/* Points along the first axis of a part that is read in runs: four rows of one cache line each. */
+/* Planes that are read and turned together: four rows of one cache line each. */
 enum { PLANES = 4, AXES = 3 };
 
 /* ---- opening ---- */
@@ -80,8 +81,7 @@ static vt_status open_npy(vt_box *box, int64_t channels)
              shape);
     VT_CHECK(array.element_size == sizeof(float),
              "%s: the array's type is '<f8', expected '<f4' (save it with .astype('float32'))", box->path);
-    box->channels_last = true;
-    box->channels = array.shape.shape[AXES];
+    box->channels = box->together = array.shape.shape[AXES];
     box->extent = array.shape.shape[0];
     VT_TRY(check_shape(box, "the array", array.shape.shape, channels));
     box->descriptor = open(box->path, O_RDONLY | O_CLOEXEC);
@@ -101,6 +101,7 @@ static vt_status open_again(const char *path, const char *name, int64_t channels
     box->name = name;
     box->side = side;
     box->descriptor = -1;
+    box->together = 1;
     VT_TRY(name != NULL ? open_hdf5(box, channels, direct) : open_npy(box, channels));
     if (box->side == VT_UNSET_INTEGER) box->side = box->extent;
 done:
@@ -161,16 +162,6 @@ void vt_box_close(vt_box **pointer)
 
 /* ---- how the array lies ---- */
 
-typedef struct {
-    int64_t point[AXES], field; /* strides, in numbers */
-} strides;
-
-static strides strides_of(const vt_box *box)
-{
-    const int64_t n = box->extent, inner = box->channels_last ? box->channels : 1;
-    return (strides){{n * n * inner, n * inner, inner}, box->channels_last ? 1 : n * n * n};
-}
-
 static vt_status read_bytes(const vt_box *box, int64_t offset, int64_t bytes, void *to)
 {
     vt_status status = VT_OK;
@@ -181,67 +172,40 @@ done:
     return status;
 }
 
-/* ---- runs ---- */
+/* ---- runs: the rows of a plane, of one field or of all that lie together ---- */
 
-/* The rows of a part: in each of `planes` (a point of the first axis, of one field or of all), side rows. Rows that lie
- * near one another are read as one run. */
-typedef struct {
-    int64_t first_plane, plane_count, fields; /* fields: that are read one after another; 1 where they lie together */
-    int64_t row, pitch, rows;                 /* numbers of a row, from one row to the next, rows of a run */
-    int64_t runs;                             /* of a plane */
-} run_plan;
-
-static run_plan runs_of(const vt_box *box, const vt_box_cube *cube, int64_t part)
+/* Does so little lie between the rows that they are read at once? Then a plane is one run, else each row is. */
+static bool is_near(const vt_box *box, const vt_cube *cube)
 {
     enum { NEAR = 512 }; /* numbers that cost less to read than another call */
-    const int64_t inner = box->channels_last ? box->channels : 1, left = cube->side - part * PLANES;
-    run_plan plan = {.first_plane = part * PLANES,
-                     .plane_count = left < PLANES ? left : PLANES,
-                     .fields = box->channels_last ? 1 : cube->channels,
-                     .row = cube->side * inner,
-                     .pitch = cube->side * inner,
-                     .rows = 1,
-                     .runs = cube->side};
-    if ((box->extent - cube->side) * inner > NEAR) return plan;
-    plan.pitch = box->extent * inner;
-    plan.rows = cube->side;
-    plan.runs = 1;
-    return plan;
+    return (box->extent - cube->side) * box->together <= NEAR;
 }
 
-/* The index-th run: where it lies in the file; false behind the last one. */
-static bool find_run(const vt_box *box, const vt_box_cube *cube, const run_plan *plan, int64_t index, int64_t *offset,
-                     int64_t *bytes)
+/* Fields that lie one behind another. */
+static int64_t fields_apart(const vt_box *box, const vt_cube *cube)
 {
-    const strides s = strides_of(box);
-    const int64_t run = index % plan->runs, plane = index / plan->runs % plan->plane_count;
-    const int64_t field = index / plan->runs / plan->plane_count;
-    if (field >= plan->fields) return false;
-    *offset = box->address + (int64_t)sizeof(float) *
-                                 (field * s.field + (cube->corner[0] + plan->first_plane + plane) * s.point[0] +
-                                  (cube->corner[1] + run * plan->rows) * s.point[1] + cube->corner[2] * s.point[2]);
-    *bytes = (int64_t)sizeof(float) * ((plan->rows - 1) * plan->pitch + plan->row);
-    return true;
+    return box->together > 1 ? 1 : cube->fields;
 }
 
-static vt_status read_runs(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder, vt_cube_part *place)
+static vt_file_extent run_at(const vt_box *box, const vt_cube *cube, int64_t field, int64_t plane, int64_t run)
+{
+    const int64_t n = box->extent, point_bytes = box->together * (int64_t)sizeof(float);
+    const int64_t row = (field * n + cube->corner[0] + plane) * n + cube->corner[1] + run;
+    const int64_t points = cube->side + (is_near(box, cube) ? (cube->side - 1) * n : 0);
+    return (vt_file_extent){.descriptor = box->descriptor,
+                            .offset = box->address + (row * n + cube->corner[2]) * point_bytes,
+                            .bytes = points * point_bytes};
+}
+
+static vt_status read_runs(const vt_box *box, const vt_cube *cube, int64_t first, int64_t planes, float *to)
 {
     vt_status status = VT_OK;
-    const run_plan plan = runs_of(box, cube, part);
-    const int64_t plane = cube->side * plan.pitch;
-    int64_t offset = 0, bytes = 0;
-    unsigned char *room = NULL;
-    VT_TRY(
-        vt_decoder_reserve(&decoder->turned, (size_t)(plan.fields * plan.plane_count * plane) * sizeof(float), &room));
-    for (int64_t i = 0; find_run(box, cube, &plan, i, &offset, &bytes); i++)
-        VT_TRY(read_bytes(box, offset, bytes,
-                          room + (size_t)(i / plan.runs * plane + i % plan.runs * plan.pitch) * sizeof(float)));
-    *place = (vt_cube_part){.values = (const float *)(const void *)room,
-                            .first = {plan.first_plane, 0, 0},
-                            .count = {plan.plane_count, cube->side, cube->side},
-                            .stride = {plane, plan.pitch, box->channels_last ? box->channels : 1},
-                            .fields = cube->channels,
-                            .field_stride = box->channels_last ? 1 : plan.plane_count * plane};
+    const int64_t runs = is_near(box, cube) ? 1 : cube->side;
+    const int64_t pitch = (is_near(box, cube) ? box->extent * cube->side : cube->side) * box->together;
+    for (int64_t i = 0; i < fields_apart(box, cube) * planes * runs; i++, to += pitch) {
+        const vt_file_extent run = run_at(box, cube, i / runs / planes, first + i / runs % planes, i % runs);
+        VT_TRY(read_bytes(box, run.offset, run.bytes, to));
+    }
 done:
     return status;
 }
@@ -249,11 +213,11 @@ done:
 /* ---- chunks ---- */
 
 /* The chunks that a cube touches: the first one along each dimension, fields first, and how many. */
-static int64_t chunks_of(const vt_box *box, const vt_box_cube *cube, int64_t first[1 + AXES], int64_t count[1 + AXES])
+static int64_t chunks_of(const vt_box *box, const vt_cube *cube, int64_t first[1 + AXES], int64_t count[1 + AXES])
 {
     int64_t all = 1;
     for (int d = 0; d <= AXES; d++) {
-        const int64_t begin = d == 0 ? 0 : cube->corner[d - 1], size = d == 0 ? cube->channels : cube->side;
+        const int64_t begin = d == 0 ? 0 : cube->corner[d - 1], size = d == 0 ? cube->fields : cube->side;
         const int64_t chunk = box->array->chunk[d];
         first[d] = begin / chunk;
         count[d] = (begin + size - 1) / chunk - first[d] + 1;
@@ -263,8 +227,7 @@ static int64_t chunks_of(const vt_box *box, const vt_box_cube *cube, int64_t fir
 }
 
 /* The `part`-th of them: its first element, and where it lies in the file. */
-static vt_status find_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t at[1 + AXES],
-                            vt_chunk_place *found)
+static vt_status find_chunk(vt_box *box, const vt_cube *cube, int64_t part, int64_t at[1 + AXES], vt_chunk_place *found)
 {
     int64_t first[1 + AXES], count[1 + AXES];
     chunks_of(box, cube, first, count);
@@ -280,14 +243,13 @@ static int64_t chunk_bytes(const vt_box *box)
     return bytes;
 }
 
-static vt_status read_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
-                            vt_cube_part *place)
+static vt_status read_chunk(vt_box *box, const vt_cube *cube, int64_t part, vt_decoder *decoder, vt_cube_part *place)
 {
     vt_status status = VT_OK;
-    int64_t at[1 + AXES], stride[1 + AXES];
+    int64_t at[1 + AXES];
     vt_chunk_place entry;
     unsigned char *bytes = NULL;
-    const int64_t *chunk = box->array->chunk;
+    const int64_t *chunk = box->array->chunk, *stride = box->array->stride;
     const size_t size = (size_t)chunk_bytes(box);
     VT_TRY(find_chunk(box, cube, part, at, &entry));
     VT_TRY(vt_decoder_reserve(&decoder->turned, size, &bytes));
@@ -295,14 +257,11 @@ static vt_status read_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, 
         status = vt_error_context("%s: can't read '%s'", box->path, box->name);
         goto done;
     }
-    stride[AXES] = 1;
-    for (int d = AXES; d > 0; d--) stride[d - 1] = stride[d] * chunk[d];
     const float *values = (const float *)(const void *)bytes;
     *place = (vt_cube_part){.first_field = at[0], .fields = chunk[0], .field_stride = stride[0]};
     for (int a = 0; a < AXES; a++) {
         const int64_t begin = at[1 + a] > cube->corner[a] ? at[1 + a] : cube->corner[a];
-        int64_t end = at[1 + a] + chunk[1 + a];
-        if (end > cube->corner[a] + cube->side) end = cube->corner[a] + cube->side;
+        const int64_t end = vt_smaller(at[1 + a] + chunk[1 + a], cube->corner[a] + cube->side);
         place->first[a] = begin - cube->corner[a];
         place->count[a] = end - begin;
         place->stride[a] = stride[1 + a];
@@ -313,95 +272,94 @@ done:
     return status;
 }
 
-/* ---- the library, and memory ---- */
+/* ---- a cube ---- */
 
-static vt_status read_through_library(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
-                                      vt_cube_part *place)
+static vt_status read_by_library(const vt_box *box, const int64_t *start, const int64_t *count, float *to)
+{
+    if (box->store->kind->read(box->array, start, count, false, to) == VT_OK) return VT_OK;
+    return vt_error_context("%s: '%s' can't be read", box->path, box->name);
+}
+
+/* Planes first … first + planes - 1 of the cube, from memory as they lie there. */
+static vt_status read_planes(const vt_box *box, const vt_cube *cube, int64_t first, int64_t planes, vt_decoder *decoder,
+                             vt_cube_part *place)
 {
     vt_status status = VT_OK;
-    (void)part; /* the only one */
-    const int64_t n = cube->side, start[] = {0, cube->corner[0], cube->corner[1], cube->corner[2]};
-    const int64_t count[] = {cube->channels, n, n, n};
+    const bool in_memory = box->reach == VT_BOX_MEMORY, by_runs = box->reach == VT_BOX_RUNS;
+    const int64_t n = cube->side, all = box->extent, channels = fields_apart(box, cube) * box->together;
+    const int64_t depth = in_memory ? all : planes, rows = in_memory ? all : n;
+    const int64_t columns = in_memory || (by_runs && is_near(box, cube)) ? all : n;
+    const int64_t start[] = {0, cube->corner[0] + first, cube->corner[1], cube->corner[2]};
+    const int64_t count[] = {channels, planes, n, n};
     unsigned char *room = NULL;
-    VT_TRY(vt_decoder_reserve(&decoder->turned, (size_t)(cube->channels * n * n * n) * sizeof(float), &room));
-    status = box->store->kind->read(box->array, start, count, false, room);
-    if (status != VT_OK) vt_error_context("%s: '%s' can't be read", box->path, box->name);
-    *place = (vt_cube_part){.values = (const float *)(const void *)room,
-                            .count = {n, n, n},
-                            .stride = {n * n, n, 1},
-                            .fields = cube->channels,
-                            .field_stride = n * n * n};
+    *place = (vt_cube_part){.values = box->memory,
+                            .first = {first, 0, 0},
+                            .count = {planes, n, n},
+                            .stride = {rows * columns * box->together, columns * box->together, box->together},
+                            .fields = cube->fields,
+                            .field_stride = box->together > 1 ? 1 : depth * rows * columns};
+    for (int a = 0; a < AXES && in_memory; a++) place->values += start[1 + a] * place->stride[a];
+    if (in_memory) return VT_OK;
+    VT_TRY(vt_decoder_reserve(&decoder->turned, (size_t)(channels * planes * n * columns) * sizeof(float), &room));
+    float *values = (float *)(void *)room;
+    place->values = values;
+    VT_TRY(by_runs ? read_runs(box, cube, first, planes, values) : read_by_library(box, start, count, values));
 done:
     return status;
 }
 
-static vt_status find_in_memory(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
-                                vt_cube_part *place)
+vt_status vt_box_read(vt_box *box, const vt_cube *cube, vt_decoder *decoder, float *to)
 {
-    const strides s = strides_of(box);
-    const int64_t first = part * PLANES, left = cube->side - first;
-    (void)decoder;
-    *place = (vt_cube_part){.values = box->memory + first * s.point[0],
-                            .first = {first, 0, 0},
-                            .count = {left < PLANES ? left : PLANES, cube->side, cube->side},
-                            .fields = cube->channels,
-                            .field_stride = s.field};
-    for (int a = 0; a < AXES; a++) {
-        place->stride[a] = s.point[a];
-        place->values += cube->corner[a] * s.point[a];
+    vt_status status = VT_OK;
+    vt_cube_part place;
+    const bool by_chunks = box->reach == VT_BOX_CHUNKS;
+    const int64_t planes = box->reach == VT_BOX_LIBRARY ? cube->side : PLANES; /* the library decodes chunks once */
+    for (int64_t i = 0; by_chunks && i < vt_box_runs(box, cube); i++) {
+        VT_TRY(read_chunk(box, cube, i, decoder, &place));
+        vt_turn_part(cube, &place, to);
     }
-    return VT_OK;
+    for (int64_t first = 0; !by_chunks && first < cube->side; first += planes) {
+        VT_TRY(read_planes(box, cube, first, vt_smaller(planes, cube->side - first), decoder, &place));
+        vt_turn_part(cube, &place, to);
+    }
+done:
+    return status;
 }
 
-int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube)
+int64_t vt_box_runs(const vt_box *box, const vt_cube *cube)
 {
     int64_t first[1 + AXES], count[1 + AXES];
-    if (box->reach == VT_BOX_LIBRARY) return 1;
-    return box->reach == VT_BOX_CHUNKS ? chunks_of(box, cube, first, count) : (cube->side + PLANES - 1) / PLANES;
+    const int64_t planes = fields_apart(box, cube) * cube->side;
+    if (box->reach == VT_BOX_RUNS) return is_near(box, cube) ? planes : planes * cube->side;
+    return box->reach == VT_BOX_CHUNKS ? chunks_of(box, cube, first, count) : 1;
 }
 
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_cube_fields *fields,
-                      vt_decoder *decoder, float *to)
+vt_file_extent vt_box_run(vt_box *box, const vt_cube *cube, int64_t run)
 {
-    static vt_status (*const readers[])(vt_box *, const vt_box_cube *, int64_t, vt_decoder *,
-                                        vt_cube_part *) = {[VT_BOX_RUNS] = read_runs,
-                                                           [VT_BOX_CHUNKS] = read_chunk,
-                                                           [VT_BOX_LIBRARY] = read_through_library,
-                                                           [VT_BOX_MEMORY] = find_in_memory};
-    vt_status status = VT_OK;
-    vt_decoder own = {0};
-    vt_cube_part place;
-    VT_TRY(readers[box->reach](box, cube, part, decoder != NULL ? decoder : &own, &place));
-    vt_turn_part(fields, cube->side, &place, to);
-done:
-    vt_decoder_close(&own);
-    return status;
-}
-
-vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t index)
-{
-    vt_file_extent extent = {.descriptor = box->descriptor};
     int64_t at[1 + AXES];
     vt_chunk_place entry;
-    if (box->reach == VT_BOX_RUNS) {
-        const run_plan plan = runs_of(box, cube, part);
-        if (!find_run(box, cube, &plan, index, &extent.offset, &extent.bytes)) extent.bytes = -1;
-        return extent;
-    }
-    if (index > 0) return (vt_file_extent){.bytes = -1};
-    if (box->reach != VT_BOX_CHUNKS || find_chunk(box, cube, part, at, &entry) != VT_OK || entry.address < 0) {
+    const int64_t n = cube->side, runs = is_near(box, cube) ? 1 : n; /* of a plane */
+    if (box->reach == VT_BOX_RUNS) return run_at(box, cube, run / runs / n, run / runs % n, run % runs);
+    if (box->reach != VT_BOX_CHUNKS || find_chunk(box, cube, run, at, &entry) != VT_OK || entry.address < 0) {
         vt_error_clear();
         return (vt_file_extent){.descriptor = -1};
     }
-    extent.offset = entry.address;
-    extent.bytes = entry.size;
-    if (entry.skipped_filters == 0 && vt_pipeline_is_gzip(&box->array->pipeline)) extent.inflated = chunk_bytes(box);
-    return extent;
+    const bool is_gzip = entry.skipped_filters == 0 && vt_pipeline_is_gzip(&box->array->pipeline);
+    return (vt_file_extent){.descriptor = box->descriptor,
+                            .offset = entry.address,
+                            .bytes = entry.size,
+                            .inflated = is_gzip ? chunk_bytes(box) : 0};
 }
 
 /* ---- in memory ---- */
 
-/* In the file's own order; a layer of chunks after another, so that each is decoded once. */
+/* Planes that are read together, so that each chunk is decoded once. */
+static int64_t layer_of(const vt_box *box)
+{
+    return box->array->layout == VT_LAYOUT_CHUNKED ? box->array->chunk[1] : 1;
+}
+
+/* In the file's own order. */
 static vt_status fill(void *memory, void *context)
 {
     vt_status status = VT_OK;
@@ -409,13 +367,11 @@ static vt_status fill(void *memory, void *context)
     const int64_t n = box->extent, count = n * n * n * box->channels;
     float *values = memory;
     if (box->reach == VT_BOX_RUNS) return read_bytes(box, box->address, count * (int64_t)sizeof(float), memory);
-    const int64_t layer = box->array->layout == VT_LAYOUT_CHUNKED ? box->array->chunk[1] : 1;
+    const int64_t layer = layer_of(box);
     for (int64_t c = 0; c < box->channels; c++)
         for (int64_t x = 0; x < n; x += layer) {
             const int64_t start[] = {c, x, 0, 0}, size[] = {1, n - x < layer ? n - x : layer, n, n};
-            status = box->store->kind->read(box->array, start, size, false, values + (c * n + x) * n * n);
-            if (status != VT_OK) vt_error_context("%s: '%s' can't be read", box->path, box->name);
-            if (status != VT_OK) goto done;
+            VT_TRY(read_by_library(box, start, size, values + (c * n + x) * n * n));
         }
 done:
     return status;
@@ -432,9 +388,51 @@ vt_status vt_box_keep(vt_box *box)
                          (unsigned long long)info.st_ino, (long long)info.st_size, (long long)info.st_mtim.tv_sec,
                          (long)info.st_mtim.tv_nsec, box->name != NULL ? box->name : "", (long long)box->channels);
     VT_TRY(vt_shared_box_open(key, (size_t)(n * n * n * box->channels) * sizeof(float), fill, box, &box->shared));
-    box->memory = vt_shared_box_memory(box->shared);
+    box->memory = (const float *)(const void *)box->shared->memory;
     box->reach = VT_BOX_MEMORY;
 done:
     free(key);
+    return status;
+}
+
+/* ---- as a .npy file ---- */
+
+vt_status vt_box_convert(const char *from, const char *name, const char *to)
+{
+    vt_status status = VT_OK;
+    vt_box *box = NULL;
+    FILE *file = NULL;
+    float *layer = NULL, *turned = NULL;
+    VT_TRY(vt_box_open(from, name, 1, VT_UNSET_INTEGER, false, &box));
+    const int64_t n = box->extent, channels = box->channels, plane = n * n;
+    int64_t deep = layer_of(box);
+    const int64_t shape[] = {n, n, n, channels};
+    layer = vt_allocate((size_t)(channels * deep * plane), sizeof *layer, "a layer of a box");
+    turned = vt_allocate((size_t)(channels * plane), sizeof *turned, "a layer of a box");
+    VT_TRY(vt_output_open(to, &file));
+    vt_npy_write_header(file, shape, 4);
+    for (int64_t x = 0; x < n; x += deep) {
+        if (deep > n - x) deep = n - x;
+        const int64_t start[] = {0, x, 0, 0}, count[] = {channels, deep, n, n};
+        VT_TRY(read_by_library(box, start, count, layer));
+        for (int64_t p = 0; p < deep; p++) {
+            for (int64_t i = 0; i < plane; i++)
+                for (int64_t c = 0; c < channels; c++) turned[i * channels + c] = layer[(c * deep + p) * plane + i];
+            VT_CHECK(fwrite(turned, sizeof *turned, (size_t)(channels * plane), file) == (size_t)(channels * plane),
+                     "can't write %s: %s", to, strerror(errno));
+        }
+    }
+done:
+    if (file != NULL && status == VT_OK) {
+        status = vt_output_close(file, to);
+    } else if (file != NULL) {
+        char *partial = vt_output_partial_path(to);
+        fclose(file);
+        remove(partial);
+        free(partial);
+    }
+    free(layer);
+    free(turned);
+    vt_box_close(&box);
     return status;
 }

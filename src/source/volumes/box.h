@@ -4,6 +4,7 @@
 #define VT_SOURCE_VOLUMES_BOX_H
 
 #include "data/source.h"
+#include "source/volumes/shared_box.h"
 #include "source/volumes/turn.h"
 #include "storage/store.h"
 
@@ -16,14 +17,14 @@ typedef struct {
     const char *name;         /* of the array in its file; NULL in a .npy file */
     int64_t side;             /* points used along each axis: of the box, or of its corner */
     int64_t extent, channels; /* of the file: points along each axis, and fields */
-    bool channels_last;
+    int64_t together;         /* fields whose numbers lie together at each point: all, or 1 */
     vt_box_reach reach;
     int descriptor;      /* of the file */
     int64_t address;     /* where the numbers begin in it */
     vt_store *store;     /* of HDF5 */
     vt_array *array;     /* of HDF5, too; array->obstacle says why the library has to read it */
     const float *memory; /* the whole array, as the file has it */
-    struct vt_shared_box *shared;
+    vt_shared_box *shared;
 } vt_box;
 
 /* HDF5: dataset `name` [channels, L, L, L], float32. direct: past the library, where the file allows. name NULL: a .npy
@@ -34,22 +35,15 @@ void vt_box_close(vt_box **box);
 /* Has the whole array in memory from now on, which all processes of this machine share. */
 vt_status vt_box_keep(vt_box *box);
 
-/* A cube of `side` points from `corner` on, of the first `channels` fields. */
-typedef struct {
-    int64_t corner[3], side, channels;
-} vt_box_cube;
+/* Writes the turned cube to [side³, fields]. Any thread. */
+vt_status vt_box_read(vt_box *box, const vt_cube *cube, vt_decoder *decoder, float *to);
 
-/* A cube is read in parts, by any threads in any order. Each writes its points of the turned cube, to [side³,
- * channels]. decoder NULL: one of its own. */
-int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube);
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_cube_fields *fields,
-                      vt_decoder *decoder, float *to);
-
-/* The index-th run of bytes that a part reads; .bytes -1 behind the last one. */
-vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t index);
+/* How many runs of bytes this reads, and one of them. */
+int64_t vt_box_runs(const vt_box *box, const vt_cube *cube);
+vt_file_extent vt_box_run(vt_box *box, const vt_cube *cube, int64_t run);
 
 /* Writes dataset `name` [channels, L, L, L] of the HDF5 file `from` as the array [L, L, L, channels] of the .npy file
- * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem (convert.c). */
+ * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem. */
 vt_status vt_box_convert(const char *from, const char *name, const char *to);
 
 #endif

@@ -14,15 +14,7 @@
 #include "base/random.h"
 #include "base/text.h"
 
-/* The file of the memory ends with a page that says whether it was filled. */
 enum { PAGE = 4096, A_MOMENT = 10000 /* microseconds */ };
-
-struct vt_shared_box {
-    char *name;
-    int file;
-    char *memory;
-    size_t bytes; /* with that page */
-};
 
 /* Whoever unlinks the file does so with its lock; a process that waited for it then holds a file without a name. */
 static bool has_its_name(const vt_shared_box *box)
@@ -35,11 +27,13 @@ static bool has_its_name(const vt_shared_box *box)
     return same;
 }
 
-/* Opens the file, with a lock that others may have, too. */
+/* Opens the file, with a lock that others may have, too, and maps it; but not one that another process removed since.
+ */
 static vt_status open_file(vt_shared_box *box)
 {
     vt_status status = VT_OK;
     struct stat info;
+    char size[VT_NUMBER_SIZE];
     box->file = shm_open(box->name, O_RDWR | O_CREAT, 0600);
     VT_CHECK(box->file >= 0, "data_loader_config inmem: can't make shared memory: %s", strerror(errno));
     VT_CHECK(flock(box->file, LOCK_SH) == 0, "data_loader_config inmem: can't lock shared memory: %s", strerror(errno));
@@ -47,14 +41,7 @@ static vt_status open_file(vt_shared_box *box)
              "data_loader_config inmem: the shared memory %s is another user's; remove it, or use "
              "--data_loader_config=auto",
              box->name);
-done:
-    return status;
-}
-
-static vt_status map_file(vt_shared_box *box)
-{
-    vt_status status = VT_OK;
-    char size[VT_NUMBER_SIZE];
+    if (!has_its_name(box)) goto done;
     const int refused = posix_fallocate(box->file, 0, (off_t)box->bytes);
     VT_CHECK(refused == 0,
              "data_loader_config inmem: %s of shared memory are refused (%s); `df /dev/shm` shows what is free; "
@@ -86,8 +73,7 @@ vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(vo
     box->name = vt_text_format("/vitrain-%u-%016llx", (unsigned)geteuid(), (unsigned long long)vt_random_name_key(key));
     for (;;) {
         VT_TRY(open_file(box));
-        if (has_its_name(box)) {
-            VT_TRY(map_file(box));
+        if (box->memory != NULL) {
             char *filled = box->memory + box->bytes - PAGE;
             if (strncmp(filled, key, PAGE) == 0) break;
             /* asking for the exclusive lock gives up the shared one, even if it is refused. It must not wait: another
@@ -118,9 +104,4 @@ void vt_shared_box_close(vt_shared_box **pointer)
     free(box->name);
     free(box);
     *pointer = NULL;
-}
-
-const void *vt_shared_box_memory(const vt_shared_box *box)
-{
-    return box->memory;
 }

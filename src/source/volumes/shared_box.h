@@ -6,7 +6,12 @@
 
 #include "base/status.h"
 
-typedef struct vt_shared_box vt_shared_box;
+typedef struct {
+    char *name; /* of its file */
+    int file;
+    char *memory;
+    size_t bytes; /* with a page at the end that says whether it was filled */
+} vt_shared_box;
 
 /* The memory [bytes] of the name `key`, which says all that its contents depend on. If no other process has filled it,
  * fill(memory, context) fills it while others wait. The last process that closes it removes it. A killed process leaves
@@ -14,7 +19,5 @@ typedef struct vt_shared_box vt_shared_box;
 vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(void *memory, void *context),
                              void *context, vt_shared_box **box);
 void vt_shared_box_close(vt_shared_box **box); /* *box may be NULL */
-
-const void *vt_shared_box_memory(const vt_shared_box *box);
 
 #endif

@@ -17,6 +17,15 @@ typedef struct {
 /* turn 0 … 23: entry turn + 1 of the tutorial's list. The last one leaves the cube as it is. */
 extern const vt_turn vt_turns[VT_TURNS];
 
+/* A cube of `side` points along each axis from `corner` on, of the first `fields` fields, and how it is turned: with
+ * rotate_vectors fields 1 to 3, the components of a velocity, turn with its points. */
+enum { VT_CUBE_FIELDS = 64 };
+typedef struct {
+    int64_t corner[3], side, fields;
+    const vt_turn *turn;
+    bool rotate_vectors;
+} vt_cube;
+
 /* A part of a cube as it lies in memory: points [first, first + count) of each axis, and fields. */
 typedef struct {
     const float *values; /* of the first point and field */
@@ -25,20 +34,7 @@ typedef struct {
     int64_t first_field, fields, field_stride;
 } vt_cube_part;
 
-/* How a cube is turned: its points by `turn`; field c of the result is field source[c], times sign[c]. */
-enum { VT_CUBE_FIELDS = 64 };
-typedef struct {
-    const vt_turn *turn;
-    int count;
-    int source[VT_CUBE_FIELDS];
-    float sign[VT_CUBE_FIELDS];
-} vt_cube_fields;
-
-/* The first `count` fields as they are; with rotate_vectors fields 1 to 3, the components of a velocity, turn with the
- * cube. */
-vt_cube_fields vt_turn_fields(const vt_turn *turn, int64_t count, bool rotate_vectors);
-
-/* Writes those points of the turned cube, to [side³, fields.count], that the part holds. */
-void vt_turn_part(const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to);
+/* Writes those points of the turned cube, to [side³, fields], that the part holds. */
+void vt_turn_part(const vt_cube *cube, const vt_cube_part *part, float *to);
 
 #endif

@@ -20,16 +20,13 @@ static const char *const dataset_names[BOXES] = {"Nbody", "Hydro"};
 
 typedef struct {
     vt_source source;
-    int64_t side;         /* of a cube */
-    vt_box *boxes[BOXES]; /* of input and target; NULL: noise */
-    uint64_t seed;
-    bool rotate_vectors;
-    int loader;
+    const vt_config *config; /* which outlives the source */
+    vt_box *boxes[BOXES];    /* of input and target; NULL: noise */
 } volumes_source;
 
 /* ---- draws ---- */
 
-vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side)
+vt_cube vt_volume_draw(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side)
 {
     static const char *const streams[] = {"volumes, training", "volumes, validation", "volumes, test"};
     const uint64_t key = seed ^ vt_random_name_key(streams[set]);
@@ -37,31 +34,27 @@ vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64
     const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), (uint32_t)epoch,
                                  (uint32_t)((uint64_t)epoch >> 32)};
     const vt_random_block block = vt_random_philox(words, counter);
-    vt_volume_draw draw;
+    vt_cube cube = {.side = side, .turn = &vt_turns[((uint64_t)block.word[3] * VT_TURNS) >> 32]};
     for (int a = 0; a < 3; a++)
-        draw.corner[a] = (int64_t)(((unsigned __int128)block.word[a] * (uint64_t)(box - side + 1)) >> 32);
-    draw.turn = (int)(((uint64_t)block.word[3] * VT_TURNS) >> 32);
-    return draw;
+        cube.corner[a] = (int64_t)(((unsigned __int128)block.word[a] * (uint64_t)(box - side + 1)) >> 32);
+    return cube;
 }
 
 /* The points along each axis that are used of its boxes; 0: noise. */
-static int64_t extent_of(const volumes_source *volumes)
+static int64_t points_of(const volumes_source *volumes)
 {
     return volumes->boxes[0] != NULL ? volumes->boxes[0]->side : 0;
 }
 
-/* Of sample epoch · sample_count + index. */
-static vt_volume_draw draw_of(const volumes_source *volumes, int64_t sample)
+/* Of a tensor of sample epoch · sample_count + index. */
+static vt_cube cube_of(const volumes_source *volumes, int64_t sample, int tensor)
 {
     const vt_source *source = &volumes->source;
-    return vt_volume_draw_of(volumes->seed, source->set, sample / source->sample_count, sample % source->sample_count,
-                             extent_of(volumes), volumes->side);
-}
-
-static vt_box_cube cube_of(const volumes_source *volumes, const vt_volume_draw *draw, int tensor)
-{
-    vt_box_cube cube = {.side = volumes->side, .channels = volumes->source.specs[tensor].shape[1]};
-    memcpy(cube.corner, draw->corner, sizeof cube.corner);
+    const vt_config *config = volumes->config;
+    vt_cube cube = vt_volume_draw((uint64_t)config->seed, source->set, sample / source->sample_count,
+                                  sample % source->sample_count, points_of(volumes), config->data_size);
+    cube.fields = source->specs[tensor].shape[1];
+    cube.rotate_vectors = config->rotate_vectors;
     return cube;
 }
 
@@ -156,10 +149,10 @@ static vt_status open_boxes(const vt_config *config, volumes_source *volumes)
     VT_CHECK(input->side == target->side, "%s%s%s has %lld points along each axis, but %s has %lld", input->path,
              of_one_file ? ": " : "", of_one_file ? input->name : "", (long long)input->side,
              of_one_file ? target->name : target->path, (long long)target->side);
-    VT_CHECK(input->side >= volumes->side,
+    VT_CHECK(input->side >= config->data_size,
              "%s: the box has %lld points along each axis, fewer than data_size %lld; use a larger box, or a smaller "
              "data_size",
-             input->path, (long long)input->side, (long long)volumes->side);
+             input->path, (long long)input->side, (long long)config->data_size);
 done:
     return status;
 }
@@ -182,10 +175,7 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     source->sample_count = source->whole_count;
     if (limit != VT_UNSET_INTEGER && limit < source->sample_count) source->sample_count = limit;
     source->tensor_count = specs(config, part, source->specs);
-    volumes->side = config->data_size;
-    volumes->seed = (uint64_t)config->seed;
-    volumes->rotate_vectors = config->rotate_vectors;
-    volumes->loader = config->data_loader_config;
+    volumes->config = config;
     if (is_noise(config)) goto done;
     VT_TRY(check_directory(config));
     VT_TRY(open_boxes(config, volumes));
@@ -214,22 +204,23 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     if (training->is_constant) return;
     vt_log_info(
         "boxes: %s, %lld³ points, and %s, %lld³; samples are cubes of %lld³ at random places, turned in %d ways%s",
-        training->path, (long long)extent_of(sets[0]), validation->path, (long long)extent_of(sets[1]),
-        (long long)sets[0]->side, VT_TURNS, sets[0]->rotate_vectors ? ", velocities too" : "");
+        training->path, (long long)points_of(sets[0]), validation->path, (long long)points_of(sets[1]),
+        (long long)sets[0]->config->data_size, VT_TURNS, sets[0]->config->rotate_vectors ? ", velocities too" : "");
     if (training->obstacle == NULL) return;
-    if (sets[0]->loader == VT_LOADER_DIRECT)
+    if (sets[0]->config->data_loader_config == VT_LOADER_DIRECT)
         vt_log_warning("data_loader_config asks to read past HDF5, but HDF5 has to read the box: %s",
                        training->obstacle);
-    else if (sets[0]->loader == VT_LOADER_AUTO)
+    else if (sets[0]->config->data_loader_config == VT_LOADER_AUTO)
         vt_log_info("HDF5 reads what can't be read past it: %s", training->obstacle);
 }
 
 static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     const volumes_source *volumes = (const volumes_source *)source;
-    const vt_volume_draw draw = draw_of(volumes, sample);
+    const vt_cube cube = cube_of(volumes, sample, 0);
     snprintf(buffer, (size_t)size, "%s, cube from point [%lld, %lld, %lld] on, transformation %d", source->path,
-             (long long)draw.corner[0], (long long)draw.corner[1], (long long)draw.corner[2], draw.turn + 1);
+             (long long)cube.corner[0], (long long)cube.corner[1], (long long)cube.corner[2],
+             (int)(cube.turn - vt_turns) + 1);
 }
 
 /* ---- looking for the number that made a loss infinite ---- */
@@ -238,16 +229,15 @@ static vt_status check(vt_source *source, int64_t sample)
 {
     vt_status status = VT_OK;
     volumes_source *volumes = (volumes_source *)source;
-    const vt_volume_draw draw = draw_of(volumes, sample);
+    vt_decoder decoder = {0};
     float *values = NULL;
     for (int t = 0; t < BOXES; t++) {
-        const vt_box_cube cube = cube_of(volumes, &draw, t);
-        const int64_t channels = cube.channels, count = vt_tensor_values(&source->specs[t]);
+        vt_cube cube = cube_of(volumes, sample, t);
+        const int64_t channels = cube.fields, count = vt_tensor_values(&source->specs[t]);
         vt_box *box = volumes->boxes[t];
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[VT_TURNS - 1], channels, false); /* as it lies */
+        cube.turn = &vt_turns[VT_TURNS - 1]; /* as it lies */
         values = vt_reallocate(values, (size_t)count, sizeof *values, "a sample");
-        for (int64_t part = 0; part < vt_box_parts(box, &cube); part++)
-            VT_TRY(vt_box_read(box, &cube, part, &fields, NULL, values));
+        VT_TRY(vt_box_read(box, &cube, &decoder, values));
         for (int64_t i = 0; i < count; i++) {
             const int64_t point = i / channels, side = cube.side;
             VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %lld, point [%lld, %lld, %lld]",
@@ -257,107 +247,37 @@ static vt_status check(vt_source *source, int64_t sample)
         }
     }
 done:
+    vt_decoder_close(&decoder);
     free(values);
     return status;
 }
 
-/* ---- reading a batch: each cube's parts are the items ---- */
+/* ---- reading ---- */
 
-/* One box's part of one sample. */
-typedef struct {
-    int64_t sample; /* of the batch */
-    int tensor;
-    vt_box_cube cube;
-    vt_cube_fields fields;
-    int64_t first_item;
-    float *to;
-} read_cube;
-
-typedef struct {
-    vt_read_plan plan;
-    read_cube *cubes;
-    int64_t count;
-} volume_plan;
-
-static vt_read_plan *open_plan(vt_source *source)
+static vt_status read_cubes(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
-    volume_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
-    own->plan.source = source;
-    return &own->plan;
-}
-
-static void close_plan(vt_read_plan *plan)
-{
-    free(((volume_plan *)plan)->cubes);
-    free(plan);
-}
-
-static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
-{
-    volume_plan *own = (volume_plan *)plan;
-    const volumes_source *volumes = (const volumes_source *)plan->source;
-    own->count = plan->item_count = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const vt_volume_draw draw = draw_of(volumes, samples[i]);
-        for (int t = 0; t < BOXES; t++) {
-            if (tensors[t] == NULL) continue;
-            own->cubes = vt_grow(own->cubes, (size_t)own->count, sizeof *own->cubes, "the plan of a batch");
-            const vt_box_cube cube = cube_of(volumes, &draw, t);
-            own->cubes[own->count++] =
-                (read_cube){.sample = i,
-                            .tensor = t,
-                            .cube = cube,
-                            .fields = vt_turn_fields(&vt_turns[draw.turn], cube.channels, volumes->rotate_vectors),
-                            .first_item = plan->item_count,
-                            .to = (float *)tensors[t] + i * vt_tensor_values(&plan->source->specs[t])};
-            plan->item_count += vt_box_parts(volumes->boxes[t], &cube);
-        }
+    vt_status status = VT_OK;
+    const volumes_source *volumes = (const volumes_source *)source;
+    for (int t = 0; t < BOXES; t++) {
+        const vt_cube cube = cube_of(volumes, sample, t);
+        if (tensors[t] != NULL) VT_TRY(vt_box_read(volumes->boxes[t], &cube, decoder, tensors[t]));
     }
-    return VT_OK;
+done:
+    return status;
 }
 
-/* The last cube whose items begin at or before this one. */
-static const read_cube *read_of(const vt_read_plan *plan, int64_t item)
+/* Those of the input, then those of the target. */
+static vt_file_extent extent_of(vt_source *source, int64_t sample, int64_t index)
 {
-    const volume_plan *own = (const volume_plan *)plan;
-    int64_t low = 0, high = own->count;
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (own->cubes[middle].first_item <= item)
-            low = middle;
-        else
-            high = middle;
+    const volumes_source *volumes = (const volumes_source *)source;
+    for (int t = 0; t < BOXES; t++) {
+        const vt_cube cube = cube_of(volumes, sample, t);
+        const int64_t runs = vt_box_runs(volumes->boxes[t], &cube);
+        if (index < runs) return vt_box_run(volumes->boxes[t], &cube, index);
+        index -= runs;
     }
-    return &own->cubes[low];
+    return (vt_file_extent){.bytes = -1};
 }
-
-static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
-{
-    const volumes_source *volumes = (const volumes_source *)plan->source;
-    const read_cube *c = read_of(plan, item);
-    return vt_box_read(volumes->boxes[c->tensor], &c->cube, item - c->first_item, &c->fields, decoder, c->to);
-}
-
-static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder, bool *bad)
-{
-    (void)decoder;
-    vt_mark_bad(bad, read_of(plan, item)->sample);
-}
-
-static vt_file_extent extent_of_item(const vt_read_plan *plan, int64_t item, int64_t index)
-{
-    const volumes_source *volumes = (const volumes_source *)plan->source;
-    const read_cube *c = read_of(plan, item);
-    return vt_box_extent(volumes->boxes[c->tensor], &c->cube, item - c->first_item, index);
-}
-
-static const vt_reading reading = {.open = open_plan,
-                                   .close = close_plan,
-                                   .make = make_plan,
-                                   .release = vt_plain_plan_release,
-                                   .run = run_item,
-                                   .retry = retry_item,
-                                   .extent = extent_of_item};
 
 const vt_source_kind vt_source_volumes = {.name = "volumes",
                                           .specs = specs,
@@ -367,20 +287,22 @@ const vt_source_kind vt_source_volumes = {.name = "volumes",
                                           .log = log_sets,
                                           .describe = describe,
                                           .check = check,
-                                          .reading = &reading};
+                                          .read = read_cubes,
+                                          .extent = extent_of};
 
 /* ---- data_loader_config: synthetic ---- */
 
 /* Standard normal noise. A constant source: the sample is a place in the batch. */
-static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+static vt_status read_noise(vt_source *source, int64_t sample, vt_decoder *decoder, void *const *tensors)
 {
-    const volumes_source *volumes = (const volumes_source *)source;
+    const uint64_t seed = (uint64_t)((const volumes_source *)source)->config->seed;
+    (void)decoder;
     for (int t = 0; t < BOXES; t++) {
         float *values = tensors[t];
         const int64_t count = vt_tensor_values(&source->specs[t]);
-        for (int64_t i = 0; i < count; i += 4) {
+        for (int64_t i = 0; i < count && values != NULL; i += 4) {
             float normals[4];
-            const uint32_t key[2] = {(uint32_t)volumes->seed, (uint32_t)(volumes->seed >> 32) ^ (uint32_t)t};
+            const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32) ^ (uint32_t)t};
             const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)sample, 0x766f6c75u /* "volu" */};
             vt_random_normals(vt_random_philox(key, counter), normals);
             for (int64_t k = 0; k < 4 && i + k < count; k++) values[i + k] = normals[k];

@@ -5,15 +5,11 @@
 #define VT_SOURCE_VOLUMES_VOLUMES_H
 
 #include "data/source.h"
+#include "source/volumes/turn.h"
 
-/* A random cube: its first point, and its turn. It depends only on the arguments of vt_volume_draw_of: the sample
- * `index` of an epoch, and the points along each axis of the box and of the cube. */
-typedef struct {
-    int64_t corner[3];
-    int turn;
-} vt_volume_draw;
-
-vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side);
+/* A random cube without fields. It depends only on these arguments: the sample `index` of an epoch, and the points
+ * along each axis of the box and of the cube. */
+vt_cube vt_volume_draw(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side);
 
 extern const vt_source_kind vt_source_volumes;
 

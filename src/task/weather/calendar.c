@@ -181,9 +181,9 @@ int64_t vt_date_of_day(vt_date date)
 
 double vt_date_of_year(vt_date date)
 {
-    int64_t year, month, day;
+    int64_t day;
+    const int64_t year = vt_date_month(date, &day) / 12;
     vt_date begin = date, end;
-    date_of_day(date.calendar, floor_quotient(date.minutes, MINUTES_A_DAY), &year, &month, &day);
     vt_date_make(date.calendar, year, 1, 1, &begin);
     if (!vt_date_make(date.calendar, year + 1, 1, 1, &end)) end.minutes = begin.minutes + 365 * MINUTES_A_DAY;
     return (double)(date.minutes - begin.minutes) / (double)(end.minutes - begin.minutes);
@@ -312,10 +312,9 @@ bool vt_date_is_within(vt_date date, double minutes)
 
 const char *vt_date_format(vt_date date, char buffer[VT_DATE_SIZE])
 {
-    int64_t year, month, day;
-    const int64_t minutes = vt_date_of_day(date);
-    date_of_day(date.calendar, (date.minutes - minutes) / MINUTES_A_DAY, &year, &month, &day);
-    snprintf(buffer, VT_DATE_SIZE, "%04lld-%02lld-%02lld %02lld:%02lld", (long long)year, (long long)month,
-             (long long)day, (long long)minutes / 60, (long long)minutes % 60);
+    int64_t day;
+    const int64_t minutes = vt_date_of_day(date), month = vt_date_month(date, &day);
+    snprintf(buffer, VT_DATE_SIZE, "%04lld-%02lld-%02lld %02lld:%02lld", (long long)month / 12,
+             (long long)month % 12 + 1, (long long)day, (long long)minutes / 60, (long long)minutes % 60);
     return buffer;
 }

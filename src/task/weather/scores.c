@@ -70,11 +70,11 @@ double vt_normal_crps(double error, double std)
     return std * (z * erf(z * M_SQRT1_2) + M_2_SQRTPI * (M_SQRT1_2 * exp(-0.5 * z * z) - 0.5));
 }
 
-/* The weighted mean of (a - b)(d - e), where each is one of the fields of `f`. Without e: of the CRPS of normal
+/* *mean: the weighted mean of (a - b)(d - e), where each is one of the fields of `f`. Without e: of the CRPS of normal
  * distributions as wide as d; without d: of a - b, or if `absolute` of |a - b|. Points that one of the fields lacks are
- * left out; NaN: none is left. */
-static double mean_product(const vt_scores *scores, const score_fields *f, const float *a, const float *b,
-                           const float *d, const float *e, bool absolute)
+ * left out; false: none is left. */
+static bool mean_product(const vt_scores *scores, const score_fields *f, const float *a, const float *b, const float *d,
+                         const float *e, bool absolute, double *mean)
 {
     const int64_t width = scores->options.width, height = scores->options.height;
     double total = 0, weights = 0;
@@ -95,28 +95,8 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
         weights += scores->weights[y] * (double)there;
         points += there;
     }
-    return total / (points == width * height ? (double)points : weights);
-}
-
-/* NaN where no point is there. */
-static double mean_square(const vt_scores *scores, const score_fields *f)
-{
-    return mean_product(scores, f, f->forecast, f->target, f->forecast, f->target, false);
-}
-
-static double correlation(const vt_scores *scores, const score_fields *f)
-{
-    double ff = mean_product(scores, f, f->forecast, f->mean, f->forecast, f->mean, false);
-    double oo = mean_product(scores, f, f->target, f->mean, f->target, f->mean, false);
-    return mean_product(scores, f, f->forecast, f->mean, f->target, f->mean, false) / sqrt(ff * oo);
-}
-
-static bool has_points(const vt_scores *scores, const score_fields *f)
-{
-    const int64_t points = scores->options.width * scores->options.height;
-    for (int64_t i = 0; i < points; i++)
-        if (is_there(f, i)) return true;
-    return false;
+    *mean = total / (points == width * height ? (double)points : weights);
+    return points > 0;
 }
 
 static void add_score(double *cell, int place, double value)
@@ -127,22 +107,28 @@ static void add_score(double *cell, int place, double value)
 
 static void add_errors(const vt_scores *scores, double *cell, const score_fields *f, int which)
 {
-    const bool known = f->forecast != NULL;
-    if (known && !has_points(scores, f)) return;
-    const double square = known ? mean_square(scores, f) : (double)NAN;
+    const float *forecast = f->forecast, *target = f->target;
+    double square = NAN, bias, size;
+    if (forecast != NULL && !mean_product(scores, f, forecast, target, forecast, target, false, &square)) return;
     add_score(cell, VT_SCORE_RMSE + which, sqrt(square));
     add_score(cell, VT_SCORE_SQUARE + which, square);
     if (which != VT_SCORE_MODEL) return;
-    add_score(cell, VT_SCORE_BIAS, mean_product(scores, f, f->forecast, f->target, NULL, NULL, false));
-    add_score(cell, VT_SCORE_MAE, mean_product(scores, f, f->forecast, f->target, NULL, NULL, true));
+    mean_product(scores, f, forecast, target, NULL, NULL, false, &bias);
+    mean_product(scores, f, forecast, target, NULL, NULL, true, &size);
+    add_score(cell, VT_SCORE_BIAS, bias);
+    add_score(cell, VT_SCORE_MAE, size);
 }
 
 static void add_correlation(const vt_scores *scores, double *cell, const score_fields *f, int place)
 {
-    if (f->forecast == NULL || f->mean == NULL)
-        add_score(cell, place, NAN);
-    else if (has_points(scores, f))
-        add_score(cell, place, correlation(scores, f));
+    const float *forecast = f->forecast, *target = f->target, *mean = f->mean;
+    double ff = 1, oo = 1, fo = NAN; /* of no climatology */
+    if (forecast != NULL && mean != NULL) {
+        if (!mean_product(scores, f, forecast, mean, forecast, mean, false, &ff)) return;
+        mean_product(scores, f, target, mean, target, mean, false, &oo);
+        mean_product(scores, f, forecast, mean, target, mean, false, &fo);
+    }
+    add_score(cell, place, fo / sqrt(ff * oo));
 }
 
 static const float *plane_of(const float *fields, int64_t first)
@@ -175,9 +161,10 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *field
         for (int k = 0; k < 2; k++) {
             const float *stds = plane_of(fields->stds[k], c * plane);
             const score_fields f = {centres[k], fields->target + c * plane, stds, k == 0};
-            if (centres[k] != NULL && stds != NULL && has_points(scores, &f))
-                add_score(cell, VT_SCORE_DRESSED + k,
-                          mean_product(scores, &f, centres[k], f.target, stds, NULL, false));
+            double crps;
+            if (centres[k] != NULL && stds != NULL &&
+                mean_product(scores, &f, centres[k], f.target, stds, NULL, false, &crps))
+                add_score(cell, VT_SCORE_DRESSED + k, crps);
         }
     }
 }

@@ -12,7 +12,7 @@
 enum { MOST_SLOTS = 1440 };
 
 struct vt_seasonal {
-    char *path, *option_name;
+    char *path;
     int64_t channels, points; /* points: own_rows * width */
     int64_t harmonics, slots;
     int64_t minutes[MOST_SLOTS];
@@ -70,18 +70,17 @@ static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
     int64_t times = 0;
     seasonal->slots = MOST_SLOTS;
     if (vt_tensor_file_has(file, "format")) VT_TRY(vt_tensor_file_get_text(file, "format", &format));
-    VT_CHECK(
-        format != NULL && strcmp(format, VT_SEASONAL_FORMAT) == 0,
-        "%s: %s holds no seasonal climatology that this program reads (its format is '%s', expected '%s'); make it "
-        "again with `vitrain stats`",
-        seasonal->option_name, seasonal->path, format != NULL ? format : "", VT_SEASONAL_FORMAT);
+    VT_CHECK(format != NULL && strcmp(format, VT_SEASONAL_FORMAT) == 0,
+             "climatology_path: %s holds no seasonal climatology that this program reads (its format is '%s', expected "
+             "'%s'); make it again with `vitrain stats`",
+             seasonal->path, format != NULL ? format : "", VT_SEASONAL_FORMAT);
     VT_TRY(vt_tensor_file_get_integer(file, "harmonics", &seasonal->harmonics));
     VT_TRY(vt_tensor_file_get_integers(file, "minutes_of_day", &seasonal->slots, seasonal->minutes));
     VT_TRY(vt_tensor_file_get_integer(file, "times", &times));
     VT_TRY(vt_tensor_file_get_text(file, "first", &first));
     VT_TRY(vt_tensor_file_get_text(file, "last", &last));
     VT_CHECK(seasonal->harmonics >= 0 && seasonal->harmonics <= VT_SEASONAL_HARMONICS,
-             "%s: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`", seasonal->option_name,
+             "climatology_path: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`",
              seasonal->path, (long long)seasonal->harmonics, VT_SEASONAL_HARMONICS);
     terms = vt_seasonal_terms(seasonal->harmonics, seasonal->slots, seasonal->minutes[0]);
     seasonal->facts.description =
@@ -119,8 +118,9 @@ static vt_status find_order(vt_tensor_file *file, const vt_seasonal_options *opt
     for (int64_t c = 0; c < options->channels; c++) {
         if (options->names[c][0] == '\0') continue;
         order[c] = place_of(names, options->names[c]);
-        VT_CHECK(order[c] >= 0, "%s: %s has no channel '%s', which the data have; make it again with `vitrain stats`",
-                 options->option_name, options->path, options->names[c]);
+        VT_CHECK(order[c] >= 0,
+                 "climatology_path: %s has no channel '%s', which the data have; make it again with `vitrain stats`",
+                 options->path, options->names[c]);
     }
 done:
     free(names);
@@ -154,20 +154,18 @@ static vt_status find_part(vt_tensor_file *file, const vt_seasonal *seasonal, co
     vt_tensor_shape_text(&shape, found);
     const bool fits =
         shape.dimensions == 5 && shape.shape[0] == seasonal->slots && shape.shape[1] == 1 + 2 * seasonal->harmonics;
-    VT_CHECK(
-        fits && shape.shape[2] >= options->channels,
-        "%s: /coefficients of %s is %s, expected [%lld, %lld, C, rows, columns] with C at least %lld, the channels "
-        "in use; make it again with `vitrain stats`",
-        options->option_name, options->path, found, (long long)seasonal->slots,
-        (long long)(1 + 2 * seasonal->harmonics), (long long)options->channels);
+    VT_CHECK(fits && shape.shape[2] >= options->channels,
+             "climatology_path: /coefficients of %s is %s, expected [%lld, %lld, C, rows, columns] with C at least "
+             "%lld, the channels in use; make it again with `vitrain stats`",
+             options->path, found, (long long)seasonal->slots, (long long)(1 + 2 * seasonal->harmonics),
+             (long long)options->channels);
     const bool is_window = shape.shape[3] == options->height && shape.shape[4] == options->width;
     const bool is_grid = shape.shape[3] == options->grid_height && shape.shape[4] == options->grid_width;
     VT_CHECK(is_window || is_grid,
-             "%s: %s is of a grid of [%lld, %lld], neither the window [%lld, %lld] nor the grid [%lld, %lld] of the "
-             "data; make it again with `vitrain stats`",
-             options->option_name, options->path, (long long)shape.shape[3], (long long)shape.shape[4],
-             (long long)options->height, (long long)options->width, (long long)options->grid_height,
-             (long long)options->grid_width);
+             "climatology_path: %s is of a grid of [%lld, %lld], neither the window [%lld, %lld] nor the grid [%lld, "
+             "%lld] of the data; make it again with `vitrain stats`",
+             options->path, (long long)shape.shape[3], (long long)shape.shape[4], (long long)options->height,
+             (long long)options->width, (long long)options->grid_height, (long long)options->grid_width);
     const bool cut = is_grid && !(is_window && begins_as_window(file, options));
     *part = (file_part){cut ? options->first_row : 0, cut ? options->first_column : 0, shape.shape[4]};
 done:
@@ -197,9 +195,9 @@ static vt_status check_coordinate(vt_tensor_file *file, const vt_seasonal_option
         const double value = (double)values[(first + i) % there];
         const double apart = fabs(axis == 0 ? value - expected[i] : remainder(value - expected[i], 360));
         VT_CHECK(apart <= 1e-3,
-                 "%s: %s is of another grid: its %s %lld is at %g degrees, that of the data at %g; make it again with "
-                 "`vitrain stats`",
-                 options->option_name, options->path, axis == 0 ? "row" : "column", (long long)i, value, expected[i]);
+                 "climatology_path: %s is of another grid: its %s %lld is at %g degrees, that of the data at %g; make "
+                 "it again with `vitrain stats`",
+                 options->path, axis == 0 ? "row" : "column", (long long)i, value, expected[i]);
     }
 done:
     free(values);
@@ -208,29 +206,28 @@ done:
 
 /* ---- reading ---- */
 
-/* Columns first … first + count - 1 of the file, to columns at … of the window. */
-static vt_status read_columns(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options,
-                              const int64_t *order, int64_t first_row, const int64_t span[3])
+/* The columns of a window go round where it reaches past the last one of the file. */
+static vt_status read_coefficients(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options,
+                                   const int64_t *order, const file_part *part)
 {
     vt_status status = VT_OK;
-    const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
-    const int64_t first = span[0], count = span[1], at = span[2];
     static const char values_name[] = "value_coefficients";
+    const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
+    const int64_t fields = seasonal->slots * basis * channels, width = options->width;
     vt_tensor_shape shape;
     const bool of_values = options->of_values && vt_tensor_file_shape(file, values_name, &shape) == VT_OK;
     const char *name = of_values ? values_name : "coefficients";
     if (!of_values) vt_error_clear();
-    float *values = malloc((size_t)(lines * count) * sizeof *values);
-    VT_CHECK(values != NULL, "out of memory for the climatology of %s", options->path);
-    for (int64_t i = 0; i < seasonal->slots * basis * channels; i++) {
-        const int64_t of = i / channels;
-        const vt_tensor_box box = {
-            .first = {of / basis, of % basis, order[i % channels], first_row + options->own_row, first},
-            .shape = {5, {1, 1, 1, lines, count}}};
+    float *to = seasonal->coefficients = malloc((size_t)(fields * seasonal->points) * sizeof *to);
+    float *values = malloc((size_t)(lines * part->columns) * sizeof *values);
+    VT_CHECK(to != NULL && values != NULL, "out of memory for the climatology of %s", options->path);
+    for (int64_t i = 0; i < fields; i++) {
+        const int64_t of = i / channels, first = part->first_row + options->own_row;
+        const vt_tensor_box box = {.first = {of / basis, of % basis, order[i % channels], first, 0},
+                                   .shape = {5, {1, 1, 1, lines, part->columns}}};
         VT_TRY(vt_tensor_file_read_box(file, name, &box, values));
-        for (int64_t line = 0; line < lines; line++)
-            memcpy(seasonal->coefficients + (i * lines + line) * options->width + at, values + line * count,
-                   (size_t)count * sizeof *values);
+        for (int64_t k = 0; k < seasonal->points; k++)
+            *to++ = values[k / width * part->columns + (part->first_column + k % width) % part->columns];
     }
 done:
     free(values);
@@ -244,17 +241,14 @@ static vt_status read_stds(vt_tensor_file *file, const vt_seasonal_options *opti
     vt_tensor_shape shape;
     float *all = NULL;
     VT_TRY(vt_tensor_file_shape(file, name, &shape));
-    VT_CHECK(shape.dimensions == 1 && shape.shape[0] >= options->channels,
-             "%s: /%s of %s has no value for each channel; make it again with `vitrain stats`", options->option_name,
-             name, options->path);
+    for (int64_t c = 0; c < options->channels; c++)
+        VT_CHECK(shape.dimensions == 1 && order[c] < shape.shape[0],
+                 "climatology_path: /%s of %s has no value for each channel; make it again with `vitrain stats`", name,
+                 options->path);
     all = vt_allocate((size_t)shape.shape[0], sizeof *all, "the climatology");
     *stds = vt_allocate((size_t)options->channels, sizeof **stds, "the climatology");
     VT_TRY(vt_tensor_file_read(file, name, &shape, all));
-    for (int64_t c = 0; c < options->channels; c++) {
-        VT_CHECK(order[c] < shape.shape[0], "%s: /%s of %s has no value for each channel", options->option_name, name,
-                 options->path);
-        (*stds)[c] = all[order[c]];
-    }
+    for (int64_t c = 0; c < options->channels; c++) (*stds)[c] = all[order[c]];
 done:
     free(all);
     return status;
@@ -271,15 +265,7 @@ static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_
     VT_TRY(find_part(file, seasonal, options, &part));
     VT_ASSERT(part.columns > 0);
     for (int axis = 0; axis < 2; axis++) VT_TRY(check_coordinate(file, options, &part, axis));
-    const int64_t values = seasonal->slots * (1 + 2 * seasonal->harmonics) * options->channels * seasonal->points;
-    seasonal->coefficients = malloc((size_t)values * sizeof *seasonal->coefficients);
-    VT_CHECK(seasonal->coefficients != NULL, "out of memory for the climatology of %s", options->path);
-    for (int64_t at = 0; at < options->width;) {
-        const int64_t first = (part.first_column + at) % part.columns;
-        const int64_t rest = options->width - at, count = rest < part.columns - first ? rest : part.columns - first;
-        VT_TRY(read_columns(file, seasonal, options, order, part.first_row, (const int64_t[3]){first, count, at}));
-        at += count;
-    }
+    VT_TRY(read_coefficients(file, seasonal, options, order, &part));
     VT_TRY(read_stds(file, options, order, "departure_stds", &seasonal->facts.departure_stds));
     if (vt_tensor_file_shape(file, "departure_change_stds", &shape) != VT_OK)
         vt_error_clear(); /* there are no two times that are dt apart */
@@ -290,17 +276,21 @@ done:
     return status;
 }
 
-static vt_status open_here(const vt_seasonal_options *options, vt_seasonal **result)
+vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **result)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
     vt_seasonal *seasonal = vt_allocate(1, sizeof *seasonal, "the climatology");
+    *result = NULL;
+    VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
     seasonal->path = vt_text_copy(options->path);
-    seasonal->option_name = vt_text_copy(options->option_name);
     seasonal->channels = options->channels;
     seasonal->points = options->own_rows * options->width;
+    VT_CHECK(vt_output_exists(options->path), "climatology_path: there is no %s; `vitrain stats` makes such a file",
+             options->path);
+    VT_TRY(vt_tensor_files_try(options->path));
     if (vt_tensor_file_open(options->path, &file) != VT_OK) {
-        status = vt_error_context("%s (`vitrain stats` makes such a file)", options->option_name);
+        status = vt_error_context("climatology_path (`vitrain stats` makes such a file)");
         goto done;
     }
     VT_TRY(read_all(file, seasonal, options));
@@ -312,26 +302,12 @@ done:
     return status;
 }
 
-vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **result)
-{
-    vt_status status = VT_OK;
-    *result = NULL;
-    VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
-    VT_CHECK(vt_output_exists(options->path), "%s: there is no %s; `vitrain stats` makes such a file",
-             options->option_name, options->path);
-    VT_TRY(vt_tensor_files_try(options->path));
-    VT_TRY(open_here(options, result));
-done:
-    return status;
-}
-
 void vt_seasonal_close(vt_seasonal **pointer)
 {
     vt_seasonal *seasonal = *pointer;
     if (seasonal == NULL) return;
     *pointer = NULL;
     free(seasonal->path);
-    free(seasonal->option_name);
     free(seasonal->facts.description);
     free(seasonal->facts.about);
     free(seasonal->coefficients);
@@ -361,9 +337,9 @@ vt_status vt_seasonal_check(const vt_seasonal *seasonal, vt_date date)
     vt_status status = VT_OK;
     char text[VT_DATE_SIZE];
     VT_CHECK(vt_seasonal_has(seasonal, date),
-             "%s: %s has no climatology for the time of day of %s; make it again with `vitrain stats` from files that "
-             "have the times of day of this set",
-             seasonal->option_name, seasonal->path, vt_date_format(date, text));
+             "climatology_path: %s has no climatology for the time of day of %s; make it again with `vitrain stats` "
+             "from files that have the times of day of this set",
+             seasonal->path, vt_date_format(date, text));
 done:
     return status;
 }
@@ -404,9 +380,9 @@ vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds)
     for (int64_t c = 0; c < seasonal->channels; c++) {
         stds[c] = seasonal->facts.departure_stds[c];
         VT_CHECK(isfinite(stds[c]) && stds[c] > 0,
-                 "%s: %s holds %g as the standard deviation of channel %lld's departures: a channel that never departs "
-                 "from its climatology can't be normalised; leave it out, or use --normalise=mean",
-                 seasonal->option_name, seasonal->path, (double)stds[c], (long long)c);
+                 "climatology_path: %s holds %g as the standard deviation of channel %lld's departures: a channel that "
+                 "never departs from its climatology can't be normalised; leave it out, or use --normalise=mean",
+                 seasonal->path, (double)stds[c], (long long)c);
     }
 done:
     return status;

@@ -31,7 +31,7 @@ enum { VT_SEASONAL_ANY_TIME = -1 }; /* for all times of day */
 void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis);
 
 typedef struct {
-    const char *path, *option_name;       /* the file, and the option that named it, for messages */
+    const char *path;                     /* the file, which climatology_path names */
     int64_t channels;                     /* the first so many of the file */
     const char *const *names;             /* their names by the data, to be compared; "" or NULL: not known */
     int64_t grid_height, grid_width;      /* of the fields' files */

@@ -250,16 +250,12 @@ static double solve_point(const vt_seasonal_fit *fit, const slot *s, const doubl
     if (s->point_matrix != NULL) {
         for (int64_t k = 0; k < triangle_of(basis); k++) matrix[k] = s->point_matrix[k * plane + i];
         const double count = matrix[0];
-        if (basis > 1 && count > 0 && !decompose(matrix, basis, least)) {
+        for (int64_t k = 0; k < basis && !(count > 0); k++) x[k] = NAN;
+        if (!(count > 0)) return 0;
+        if (!decompose(matrix, basis, least)) {
             for (int64_t k = 1; k < basis; k++) x[k] = 0;
             basis = 1;
             matrix[0] = sqrt(count);
-        } else if (basis == 1) {
-            matrix[0] = sqrt(count);
-        }
-        if (!(count > 0)) {
-            for (int64_t k = 0; k < basis; k++) x[k] = NAN;
-            return 0;
         }
         shared = matrix;
     }
@@ -337,28 +333,6 @@ static void solve(const vt_seasonal_fit *fit, int64_t basis, float *coefficients
     free(left);
 }
 
-/* values: those in the units of the data, of which there are no departures. */
-static vt_status write_solution(const vt_seasonal_fit *fit, int64_t basis, bool values, vt_tensor_file *file)
-{
-    vt_status status = VT_OK;
-    const int64_t channels = fit->options.channels;
-    const vt_tensor_shape shape = {5, {fit->slot_count, basis, channels, fit->options.height, fit->options.width}};
-    const vt_tensor_shape of_channels = {1, {channels}};
-    float *stds = vt_allocate((size_t)channels, sizeof *stds, "the climatology");
-    float *coefficients = malloc((size_t)vt_tensor_count(&shape) * sizeof *coefficients);
-    VT_CHECK(coefficients != NULL, "out of memory for the climatology");
-    solve(fit, basis, coefficients, stds);
-    VT_TRY(vt_tensor_file_write(file, values ? "value_coefficients" : "coefficients", &shape, coefficients));
-    if (values) goto done;
-    const int64_t checksum = vt_crc32c(coefficients, (size_t)vt_tensor_count(&shape) * sizeof *coefficients);
-    VT_TRY(vt_tensor_file_set_integers(file, "crc32c", 1, &checksum));
-    VT_TRY(vt_tensor_file_write(file, "departure_stds", &of_channels, stds));
-done:
-    free(coefficients);
-    free(stds);
-    return status;
-}
-
 /* How many columns of the equations the times can tell apart: with too long a gap in the year the mean alone. */
 static int64_t settle_basis(vt_seasonal_fit *fit, int64_t *gap)
 {
@@ -367,14 +341,24 @@ static int64_t settle_basis(vt_seasonal_fit *fit, int64_t *gap)
     return *gap > LONGEST_GAP ? 1 : fit->basis;
 }
 
-static vt_status write_changes(vt_seasonal_fit *changes, vt_tensor_file *file)
+/* The coefficients, and the deviations of what they leave; a name that is NULL: these are not wanted. */
+static vt_status write_solution(const vt_seasonal_fit *fit, int64_t basis, const char *name, const char *stds_name,
+                                vt_tensor_file *file)
 {
-    const vt_tensor_shape of_channels = {1, {changes->options.channels}};
-    int64_t gap;
-    const int64_t basis = settle_basis(changes, &gap);
-    float *stds = vt_allocate((size_t)changes->options.channels, sizeof *stds, "the climatology");
-    solve(changes, basis, NULL, stds);
-    vt_status status = vt_tensor_file_write(file, "departure_change_stds", &of_channels, stds);
+    vt_status status = VT_OK;
+    const int64_t channels = fit->options.channels;
+    const vt_tensor_shape shape = {5, {fit->slot_count, basis, channels, fit->options.height, fit->options.width}};
+    const size_t bytes = (size_t)vt_tensor_count(&shape) * sizeof(float);
+    float *stds = vt_allocate((size_t)channels, sizeof *stds, "the climatology");
+    float *coefficients = name != NULL ? malloc(bytes) : NULL;
+    VT_CHECK(coefficients != NULL || name == NULL, "out of memory for the climatology");
+    solve(fit, basis, coefficients, stds);
+    if (name != NULL) VT_TRY(vt_tensor_file_write(file, name, &shape, coefficients));
+    if (stds_name != NULL) VT_TRY(vt_tensor_file_write(file, stds_name, &(vt_tensor_shape){1, {channels}}, stds));
+    const int64_t checksum = name != NULL ? vt_crc32c(coefficients, bytes) : 0;
+    if (name != NULL && stds_name != NULL) VT_TRY(vt_tensor_file_set_integers(file, "crc32c", 1, &checksum));
+done:
+    free(coefficients);
     free(stds);
     return status;
 }
@@ -396,13 +380,14 @@ vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, 
     vt_tensor_file *file = NULL;
     char *partial = vt_output_partial_path(path);
     VT_ASSERT(fit->times > 0);
-    int64_t gap;
+    int64_t gap, other;
     const int64_t basis = settle_basis(fit, &gap);
     VT_TRY(vt_tensor_file_create(partial, &file));
     VT_TRY(write_labels(fit, labels, basis, file));
-    VT_TRY(write_solution(fit, basis, false, file));
-    if (values != NULL) VT_TRY(write_solution(values, settle_basis(values, &gap), true, file));
-    if (changes != NULL && changes->times > 0) VT_TRY(write_changes(changes, file));
+    VT_TRY(write_solution(fit, basis, "coefficients", "departure_stds", file));
+    if (values != NULL) VT_TRY(write_solution(values, settle_basis(values, &other), "value_coefficients", NULL, file));
+    if (changes != NULL && changes->times > 0)
+        VT_TRY(write_solution(changes, settle_basis(changes, &other), NULL, "departure_change_stds", file));
     VT_TRY(vt_tensor_file_finish(&file));
     VT_TRY(vt_output_publish(partial, path));
     *summary = summary_of(fit, basis, gap);
