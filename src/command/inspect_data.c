@@ -211,16 +211,20 @@ static vt_status compare_sets(vt_fields_about *const *abouts, const char *accept
     static const char *const words[SETS] = {"training", "validation", "test"};
     vt_status status = VT_OK;
     vt_text remarks = {0};
+    vt_time_span shared;
+    char dates[2][VT_DATE_SIZE];
     const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = accepted};
     for (int i = 0; i < SETS; i++)
         for (int j = i + 1; j < SETS; j++) {
             if (abouts[i] == NULL || abouts[j] == NULL) continue;
             const vt_fields_side one = {abouts[i], sets[i]}, other = {abouts[j], sets[j]};
             VT_TRY(vt_fields_compare(&rules, &other, &one, &remarks));
-            if (!vt_fields_share_times(abouts[i], abouts[j])) continue;
-            vt_print(
-                "    WARNING: %s and %s overlap: scores on times that are in both look better than forecasts are\n",
-                words[i], words[j]);
+            if (!vt_fields_share_times(abouts[i], abouts[j], &shared)) continue;
+            vt_print("    WARNING: %s and %s overlap: the times from %s to %s are in both. Scores on times that the "
+                     "model was trained on, or chosen by, look better than its forecasts are; keep each time in one of "
+                     "the two\n",
+                     words[i], words[j], vt_date_format(shared.first, dates[0]),
+                     vt_date_format(shared.last, dates[1]));
         }
 done:
     print_warning(remarks.characters);

@@ -204,10 +204,11 @@ static void describe_normalisation(weather *w)
 /* Validation times should not be in the statistics. */
 static void remark_shared(const vt_config *config, const vt_source *validation, vt_text *remarks)
 {
+    vt_time_span shared;
     vt_fields_about *about = NULL;
     const vt_dataset *others = vt_dataset_of(validation);
     if (others != NULL && vt_statistics_about(config->global_means_path, VT_FILE_OF_MEANS, &about) == VT_OK &&
-        about != NULL && vt_fields_share_times(vt_dataset_about(others), about))
+        about != NULL && vt_fields_share_times(vt_dataset_about(others), about, &shared))
         vt_text_append(remarks, "%s%s is also of times that %s has: scores there look better than forecasts are",
                        remarks->length > 0 ? "\n" : "", config->global_means_path, vt_dataset_source(others)->path);
     vt_error_clear();

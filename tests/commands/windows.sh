@@ -75,7 +75,7 @@ test_times_in_two_sets_are_reported() {
     cp data/train/2001.h5 data/valid/2001.h5
     train b --num_epochs=1 --img_size=[16,32]
     contains "$(cat b.log)" "WARNING - training and validation overlap: the times from 2001-01-01 00:00 to 2001-01-11 00:00 are in both"
-    contains "$("$VITRAIN" inspect data)" "WARNING: training and validation overlap"
+    contains "$("$VITRAIN" inspect data)" "WARNING: training and validation overlap: the times from 2001-01-01 00:00 to "
     contains "$("$VITRAIN" evaluate --checkpoint=b/demo/1CPU/00/checkpoints/best --rollout=1 --output=scores 2>&1)" "the times of data/valid, 2001-01-01 00:00 to 2002-01-06 00:00, and those that the checkpoint b/demo/1CPU/00/checkpoints/step-00000010 was trained on, 2001-01-01 00:00 to 2001-01-11 00:00, overlap"
     mkdir -p data/test
     mv data/valid/2001.h5 data/test/2001.h5

@@ -468,16 +468,21 @@ TEST(times_of_statistics)
 {
     vt_fields_about *data = about_of("t2m", "v10"), *statistics = about_of("t2m", "v10");
     vt_text remarks = {0};
+    vt_time_span shared;
     fewer_times(statistics);
     EXPECT_OK(compare(VT_STATISTICS_AND_DATA, NULL, false, data, statistics, &remarks));
     EXPECT(says(&remarks,
                 "the times of ./new, 2001-01-01 00:00 to 2001-01-10 18:00, are not all in the old, which is of "
                 "2001-01-03 00:00 to 2001-01-04 18:00"),
            "%s", remarks.characters);
-    EXPECT(vt_fields_share_times(data, statistics));
-    statistics->spans[0].first.minutes += 20 * 1440;
+    EXPECT(vt_fields_share_times(data, statistics, &shared));
+    EXPECT(shared.first.minutes == statistics->spans[0].first.minutes &&
+           shared.last.minutes == statistics->spans[0].last.minutes);
+    statistics->spans[0].first.minutes += statistics->step / 2; /* between the times of the other */
+    EXPECT(!vt_fields_share_times(data, statistics, &shared));
+    statistics->spans[0].first.minutes += 20 * 1440 - statistics->step / 2;
     statistics->spans[0].last.minutes += 20 * 1440;
-    EXPECT(!vt_fields_share_times(data, statistics));
+    EXPECT(!vt_fields_share_times(data, statistics, &shared));
     vt_text_close(&remarks);
     vt_fields_about_close(&data);
     vt_fields_about_close(&statistics);

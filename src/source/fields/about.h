@@ -160,8 +160,8 @@ vt_status vt_fields_agree(const vt_fields_rules *rules, const vt_fields_side *da
 /* All differences, one a line. */
 char *vt_fields_differences(const vt_fields_side *one, const vt_fields_side *other);
 
-/* Do they have times in common, as far as both are known? */
-bool vt_fields_share_times(const vt_fields_about *one, const vt_fields_about *other);
+/* Do they have times in common, as far as both are known? *shared: the first of these that follow one another. */
+bool vt_fields_share_times(const vt_fields_about *one, const vt_fields_about *other, vt_time_span *shared);
 
 /* Do names and units of channels agree, as far as both know them? */
 bool vt_fields_same_channels(const vt_fields_about *one, const vt_fields_about *other);

@@ -334,13 +334,17 @@ static void compare_times(finding *found, vt_fields_use use)
                            vt_date_format(other->spans[0].first, dates[1]));
 }
 
-bool vt_fields_share_times(const vt_fields_about *one, const vt_fields_about *other)
+bool vt_fields_share_times(const vt_fields_about *one, const vt_fields_about *other, vt_time_span *shared)
 {
-    for (int64_t i = 0; i < one->span_count && one->calendar == other->calendar; i++)
-        for (int64_t j = 0; j < other->span_count; j++)
-            if (one->spans[i].first.minutes <= other->spans[j].last.minutes &&
-                other->spans[j].first.minutes <= one->spans[i].last.minutes)
-                return true;
+    if (one->calendar != other->calendar || one->span_count == 0 || other->span_count == 0) return false;
+    if (one->step > 0 && one->step == other->step && offset_of(one) != offset_of(other)) return false;
+    for (int64_t i = 0; i < one->span_count; i++)
+        for (int64_t j = 0; j < other->span_count; j++) {
+            const vt_time_span *a = &one->spans[i], *b = &other->spans[j];
+            *shared = (vt_time_span){a->first.minutes > b->first.minutes ? a->first : b->first,
+                                     a->last.minutes < b->last.minutes ? a->last : b->last};
+            if (shared->first.minutes <= shared->last.minutes) return true;
+        }
     return false;
 }
 
@@ -348,6 +352,7 @@ bool vt_fields_share_times(const vt_fields_about *one, const vt_fields_about *ot
 static void compare_spans(finding *found, vt_fields_use use)
 {
     const vt_fields_about *data = found->data->about, *other = found->other->about;
+    vt_time_span shared;
     char dates[4][VT_DATE_SIZE];
     if (data->span_count == 0 || other->span_count == 0 || data->calendar != other->calendar) return;
     const vt_time_span own = {data->spans[0].first, data->spans[data->span_count - 1].last};
@@ -356,7 +361,7 @@ static void compare_spans(finding *found, vt_fields_use use)
     const bool of_statistics = use == VT_STATISTICS_AND_DATA;
     if (use == VT_FILES_OF_A_SET || use == VT_SETS_OF_A_RUN) return; /* the set says more of these */
     if (of_statistics && !found->trains) return;
-    if (of_statistics ? covers : !vt_fields_share_times(data, other)) return;
+    if (of_statistics ? covers : !vt_fields_share_times(data, other, &shared)) return;
     found->different[TIMES] = vt_text_format(
         of_statistics ? "the times of %s, %s to %s, are not all in %s, which is of %s to %s"
                       : "the times of %s, %s to %s, and those that %s was trained on, %s to %s, overlap: scores on "
