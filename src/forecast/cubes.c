@@ -25,11 +25,8 @@ typedef struct {
 
 typedef struct {
     const vt_config *config; /* the model's */
-    vt_world *world;
-    vt_backend *backend;
+    vt_inference inference;
     vt_source *source;
-    vt_task *task;
-    vt_trainer *trainer;
     vt_loader *loader;
     vt_evaluation sums;
     spectra spectra;
@@ -95,7 +92,7 @@ static vt_status add_own_spectra(cubes *c, const vt_batch *batch)
         const vt_batch one = {.sample_count = 1,
                               .global_count = 1,
                               .tensors = {(const float *)batch->tensors[VT_TENSOR_INPUT] + i * inputs}};
-        VT_TRY(vt_step_predict(c->trainer, &one, c->prediction));
+        VT_TRY(vt_step_predict(c->inference.trainer, &one, c->prediction));
         for (int64_t p = 0; p < points; p++) c->densities[1][p] = target[p * channels];
         add_spectra(&c->spectra, c->densities);
     }
@@ -106,19 +103,19 @@ done:
 static vt_status go_through(cubes *c)
 {
     vt_status status = VT_OK;
-    vt_world *world = c->world;
+    vt_world *world = c->inference.world;
     int64_t replaced = 0;
-    vt_step_evaluation_open(c->trainer, true, &c->sums);
+    vt_step_evaluation_open(c->inference.trainer, true, &c->sums);
     vt_loader_begin(c->loader, 0, 0);
     for (;;) {
         const vt_batch *batch = NULL;
-        VT_TRY(vt_reader_next(c->trainer, c->loader, &batch, &replaced));
+        VT_TRY(vt_reader_next(c->inference.trainer, c->loader, &batch, &replaced));
         if (batch == NULL) break;
-        VT_TRY(vt_world_agree(world, vt_step_evaluate(c->trainer, batch, &c->sums)));
+        VT_TRY(vt_world_agree(world, vt_step_evaluate(c->inference.trainer, batch, &c->sums)));
         VT_TRY(vt_world_agree(world, add_own_spectra(c, batch)));
     }
     vt_world_sum(world, c->spectra.sums, 4 * c->spectra.count);
-    vt_step_evaluation_finish(c->trainer, &c->sums);
+    vt_step_evaluation_finish(c->inference.trainer, &c->sums);
 done:
     return status;
 }
@@ -128,7 +125,7 @@ done:
 static vt_status write_errors(const cubes *c, const char *output)
 {
     vt_status status = VT_OK;
-    const vt_score_names *names = &c->task->scores;
+    const vt_score_names *names = &c->inference.task->scores;
     FILE *file = NULL;
     char *path = vt_text_format("%s/l1.csv", output);
     VT_TRY(vt_output_open(path, &file));
@@ -185,21 +182,24 @@ done:
 static vt_status run_phases(cubes *c, const vt_trained *model, vt_place *place)
 {
     vt_status status = VT_OK;
-    const size_t points = (size_t)(c->config->data_size * c->config->data_size * c->config->data_size);
-    VT_TRY(vt_world_agree(c->world, vt_reader_open_source(c->config, c->world, VT_SET_VALIDATION, &c->source)));
-    VT_TRY(vt_source_check_same(c->world, (const vt_source *const[]){c->source}, 1, NULL));
+    const vt_config *config = c->config;
+    vt_inference *with = &c->inference;
+    vt_world *world = with->world;
+    const size_t points = (size_t)(config->data_size * config->data_size * config->data_size);
+    VT_TRY(vt_world_agree(world, vt_reader_open_source(config, world, VT_SET_VALIDATION, &c->source)));
+    VT_TRY(vt_source_check_same(world, (const vt_source *const[]){c->source}, 1, NULL));
     vt_source_add_files(c->source, &place->made_from);
-    VT_TRY(vt_place_take(place, c->world));
-    VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
-    VT_TRY(vt_forecaster_open_model(model, c->world, c->task, &c->backend, &c->trainer));
+    VT_TRY(vt_place_take(place, world));
+    VT_TRY(vt_world_agree(world, vt_task_open(config, NULL, c->source, &with->task)));
+    VT_TRY(vt_inference_open(model, with));
     VT_TRY(vt_world_agree(
-        c->world, vt_reader_open_loader(c->config, c->world, c->backend, (vt_reader_use){0}, c->source, &c->loader)));
-    c->prediction = vt_allocate((size_t)c->config->N_out_channels * points, sizeof(float), "the evaluation");
+        world, vt_reader_open_loader(config, world, with->backend, (vt_reader_use){0}, c->source, &c->loader)));
+    c->prediction = vt_allocate((size_t)config->N_out_channels * points, sizeof(float), "the evaluation");
     c->densities[0] = c->prediction;
     c->densities[1] = vt_allocate(points, sizeof(float), "the evaluation");
-    open_spectra(c->config->data_size, &c->spectra);
+    open_spectra(config->data_size, &c->spectra);
     VT_TRY(go_through(c));
-    VT_TRY(vt_world_agree(c->world, c->world->rank == 0 ? report(c, model, place->directory) : VT_OK));
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? report(c, model, place->directory) : VT_OK));
 done:
     return status;
 }
@@ -208,7 +208,7 @@ vt_status vt_cubes_evaluate(const vt_trained *model, vt_place *place, const vt_l
 {
     vt_status status = VT_OK;
     cubes c = {.config = model->config};
-    VT_TRY(vt_world_open(c.config, launch, &c.world));
+    VT_TRY(vt_world_open(c.config, launch, &c.inference.world));
     status = run_phases(&c, model, place);
 done:
     vt_evaluation_close(&c.sums);
@@ -217,11 +217,8 @@ done:
     vt_fourier_close(&c.spectra.fourier);
     free(c.prediction);
     free(c.densities[1]);
-    vt_trainer_close(&c.trainer);
-    vt_task_close(&c.task);
     vt_loader_close(&c.loader);
-    vt_backend_close(&c.backend);
+    vt_inference_close(&c.inference, status);
     vt_source_close(&c.source);
-    vt_world_close(&c.world, status == VT_ERROR);
     return status;
 }

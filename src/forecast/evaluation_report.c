@@ -89,7 +89,7 @@ static void print_horizons(const vt_evaluated *e)
 {
     char text[VT_DATE_SIZE], other[VT_DATE_SIZE + 32];
     int column = vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
-    for (int64_t c = 0, count = e->members->config->n_out_channels; c < count; c++) {
+    for (int64_t c = 0, count = e->options->members.config->n_out_channels; c < count; c++) {
         const double horizon = vt_scores_horizon(e->scores, c, VT_SCORE_MODEL, 1);
         const double persistence = vt_scores_horizon(e->scores, c, VT_SCORE_PERSISTENCE, 1);
         snprintf(other, sizeof other, " (persistence %s)", horizon_text(e, persistence, text));
@@ -117,7 +117,7 @@ static void print_table(const vt_evaluated *e)
                  !seasonal && strcmp(values_of[columns[i]].name, "climatology") == 0 ? "mean field"
                                                                                      : values_of[columns[i]].name);
     vt_print("\n");
-    for (int64_t c = 0; c < e->members->config->n_out_channels; c++) {
+    for (int64_t c = 0; c < e->options->members.config->n_out_channels; c++) {
         const char *name = e->names[c];
         const bool is_long = strlen(name) > LONGEST_NAME;
         if (is_long) vt_print("%s\n", name);
@@ -158,19 +158,20 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const vt_evaluation_options *options = e->options;
-    const vt_members *members = e->members;
+    const vt_members *members = &options->members;
+    const vt_initial_times *from = &e->forecaster.from;
     const vt_config *config = members->config;
     char *title = NULL, *verdict = NULL, *loss = vt_config_value_text(config, "loss");
     char step[VT_DATE_SIZE], number[VT_NUMBER_SIZE];
     const vt_trained *model = members->models;
     char *ensemble = members->count > 0 ? vt_members_describe(members) : NULL;
-    const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
+    const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(from->dataset);
     VT_TRY(write_files(e));
-    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint,
-                     model->how_far, set, vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
-                     (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
-                     vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)"
-                                                            : "");
+    vt_print_wrapped(
+        "%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint, model->how_far, set,
+        vt_dataset_options_of(from->dataset)->directory, (long long)from->count, (long long)options->rollout,
+        options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
+        vt_dataset_step_is_assumed(from->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 1; i < members->model_count; i++) vt_print_wrapped("also of %s\n", model[i].checkpoint);
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
@@ -189,7 +190,7 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
         vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", model->checkpoint, model->how_far, set,
-                           (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
+                           (long long)from->count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->place.directory, title, &verdict));
     vt_print_wrapped("%s", verdict);
@@ -219,9 +220,9 @@ void vt_maps_clear(const char *directory)
 vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target, const float *forecast)
 {
     vt_status status = VT_OK;
-    const vt_dataset *dataset = e->dataset;
-    const int64_t height = e->members->config->img_size[0], width = e->members->config->img_size[1];
-    const int64_t first = e->map_channel * height * width, start = e->starts[0];
+    const vt_dataset *dataset = e->forecaster.from.dataset;
+    const int64_t height = e->options->members.config->img_size[0], width = e->options->members.config->img_size[1];
+    const int64_t first = e->map_channel * height * width, start = e->forecaster.from.samples[0];
     const char *directory = e->options->place.directory, *units = e->variables[e->map_channel].units;
     vt_image image = {0};
     void *png = NULL;

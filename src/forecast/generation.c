@@ -168,7 +168,7 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
 {
     vt_status status = VT_OK;
     const vt_config *config = model->config;
-    vt_language own = {0};
+    vt_inference with = {0};
     writing w = {.config = config, .how = how, .unknown = vt_vocabulary_open()};
     double seconds = 0;
     VT_CHECK(
@@ -179,11 +179,11 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
     VT_CHECK(w.vocabulary->count <= config->vocab_size, "%s: %lld words, but the model knows %lld", config->vocabulary,
              (long long)w.vocabulary->count, (long long)config->vocab_size);
     VT_TRY(begin_text(&w, 0)); /* before the model is read */
-    VT_TRY(vt_language_open(model, launch, &own));
-    vt_world *world = own.world;
+    VT_TRY(vt_language_open(model, launch, &with));
+    vt_world *world = with.world;
     const bool prints = world->rank == 0;
     VT_TRY(vt_world_agree(world,
-                          vt_continuation_open(config, vt_trainer_model(own.trainer), own.backend, &w.continuation)));
+                          vt_continuation_open(config, vt_trainer_model(with.trainer), with.backend, &w.continuation)));
     w.scores = vt_allocate((size_t)config->vocab_size, sizeof *w.scores, "a text");
     w.order = vt_allocate((size_t)config->vocab_size, sizeof *w.order, "a text");
     for (int64_t text = 0; text < how->count; text++) {
@@ -197,7 +197,7 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
                 (double)(how->count * how->tokens) / seconds);
 done:
     vt_continuation_close(&w.continuation);
-    vt_language_close(&own, status);
+    vt_inference_close(&with, status);
     vt_vocabulary_close(&w.vocabulary);
     vt_vocabulary_close(&w.unknown);
     free(w.words);

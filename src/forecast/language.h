@@ -2,10 +2,8 @@
 #ifndef VT_FORECAST_LANGUAGE_H
 #define VT_FORECAST_LANGUAGE_H
 
-#include "config/config.h"
 #include "forecast/evaluation.h"
-#include "parallel/launch.h"
-#include "training/step.h"
+#include "forecast/forecaster.h"
 
 /* Collective. Goes once through the validation or test windows, side by side and by the run's stride. Prints loss,
  * perplexity and bits a token, and writes them to perplexity.csv. */
@@ -35,19 +33,8 @@ int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_
  * parallel. */
 vt_status vt_language_generate(const vt_trained *model, const vt_generation *how, const vt_launch *launch);
 
-/* The model out of a checkpoint: for language.c and generation.c alone. */
-typedef struct {
-    const vt_config *config;
-    vt_world *world;
-    vt_backend *backend;
-    vt_task *task;
-    vt_trainer *trainer;
-} vt_language;
-
-/* Collective. Also to be closed after an error; of zeros nothing is open. */
-vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_language *language);
-
-/* status: with which its use ended. */
-void vt_language_close(vt_language *language, vt_status status);
+/* Collective, for language.c and generation.c alone: the model of a checkpoint, to be closed by vt_inference_close also
+ * after an error. */
+vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_inference *inference);
 
 #endif

@@ -104,8 +104,21 @@ done:
     return status;
 }
 
-vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
-                               int64_t ranks, vt_members *members)
+/* Can each forecast of a rollout be the next one's input: does it have all channels of that? */
+static vt_status check_rollout(const vt_config *config, int64_t rollout)
+{
+    vt_status status = VT_OK;
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    VT_CHECK(rollout == 1 || out >= in,
+             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
+             "input; only --rollout=1 is possible",
+             (long long)rollout, (long long)out, (long long)in);
+done:
+    return status;
+}
+
+vt_status vt_members_configure(const char *name, const char *list, int64_t count, int64_t rollout, int flag_count,
+                               char *const *flags, int64_t ranks, vt_members *members)
 {
     vt_status status = VT_OK;
     VT_CHECK(name == NULL || list == NULL, "CHECKPOINT %s and --checkpoints=%s: give one of the two", name, list);
@@ -117,7 +130,7 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
     }
     members->noisy = vt_loss_kind_at(members->config, members->models[0].epoch)->of_members;
     const int64_t checkpoints = members->model_count;
-    members->count = list != NULL && count == 0 ? checkpoints : count;
+    members->count = count > 0 ? count : list != NULL ? checkpoints : 0;
     VT_CHECK(members->count % checkpoints == 0,
              "--members=%lld: %lld checkpoints can't have as many members each; use a multiple of %lld, or leave "
              "--members out",
@@ -128,6 +141,7 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
         "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), name several "
         "--checkpoints=A,B,C, or train a model on loss crps, which makes its own noise",
         (long long)count);
+    VT_TRY(check_rollout(members->config, rollout));
 done:
     return status;
 }

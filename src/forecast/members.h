@@ -26,9 +26,10 @@ typedef struct {
 vt_status vt_members_add(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members);
 
 /* The members of forecasts of fields, from the words of the command line: one checkpoint `name`, which may be added
- * already, or a `list` of at least two; the other is NULL. count: 0 if it was not given. */
-vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
-                               int64_t ranks, vt_members *members);
+ * already, or a `list` of at least two; the other is NULL. count: below 1 if it was not given. Fails if they can't make
+ * as many steps as `rollout`. */
+vt_status vt_members_configure(const char *name, const char *list, int64_t count, int64_t rollout, int flag_count,
+                               char *const *flags, int64_t ranks, vt_members *members);
 void vt_members_close(vt_members *members);
 
 /* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */

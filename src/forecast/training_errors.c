@@ -43,14 +43,14 @@ const float *vt_training_errors_stds(const vt_training_errors *errors, int64_t l
 
 /* ---- the file ---- */
 
-vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t lead)
+vt_status vt_error_stds_read(const char *path, const vt_forecaster *f, int64_t lead)
 {
     vt_status status = VT_OK;
-    const vt_config *config = states->config;
-    const vt_trained *model = states->members->models;
+    const vt_trained *model = f->members->models;
+    const vt_config *config = model->config;
     const int64_t height = config->img_size[0], width = config->img_size[1];
     const int64_t first[] = {lead, 0, 0}, count[] = {1, height, width};
-    const char *const *names = vt_dataset_channel_names(states->dataset);
+    const char *const *names = vt_dataset_channel_names(f->from.dataset);
     char own[32], *made = NULL, *text = NULL, *name = NULL;
     vt_tensor_file *file = NULL;
     vt_fields_about *about = NULL;
@@ -63,7 +63,7 @@ vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t 
     VT_CHECK(strstr(made, own) != NULL, "it is of the checkpoint '%s', but %s is '%s'", made, model->checkpoint, own);
     VT_TRY(vt_tensor_file_get_text(file, "about", &text));
     VT_TRY(vt_fields_about_parse(text, path, &about));
-    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, states->dataset, about, path));
+    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, f->from.dataset, about, path));
     VT_TRY(vt_store_open(path, &store));
     for (int64_t c = 0; c < config->n_out_channels; c++) {
         free(name);
@@ -76,7 +76,7 @@ vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t 
                  "'%s' has %lld lead times of [%lld, %lld], but the forecast %lld of [%lld, %lld]", name,
                  (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)lead + 1,
                  (long long)height, (long long)width);
-        VT_TRY(store->kind->read(array, first, count, false, states->mean + c * height * width));
+        VT_TRY(store->kind->read(array, first, count, false, f->mean + c * height * width));
     }
 done:
     vt_array_close(&array);

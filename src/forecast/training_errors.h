@@ -4,7 +4,7 @@
 #ifndef VT_FORECAST_TRAINING_ERRORS_H
 #define VT_FORECAST_TRAINING_ERRORS_H
 
-#include "forecast/states.h"
+#include "forecast/forecaster.h"
 
 /* For each lead time, and behind the last one for the climatology. */
 typedef struct {
@@ -22,8 +22,8 @@ void vt_training_errors_finish(vt_training_errors *errors, vt_world *world);
 /* How large they are then, [size]; NaN: none was added. NULL: nothing is known. */
 const float *vt_training_errors_stds(const vt_training_errors *errors, int64_t lead);
 
-/* The same at lead 0, 1, … from such a file, which --error_stds names, into states->mean. Errors: it is of another
- * checkpoint or other data than the states, or has fewer lead times. */
-vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t lead);
+/* The same at lead 0, 1, … from such a file, which --error_stds names, into forecaster->mean. Errors: it is of another
+ * checkpoint or other data than the forecasts, or has fewer lead times. */
+vt_status vt_error_stds_read(const char *path, const vt_forecaster *forecaster, int64_t lead);
 
 #endif
