@@ -354,10 +354,12 @@ vt_status vt_record_validation(vt_record *record, const vt_run_progress *progres
         record->run.scores->tell_epoch(progress->epoch + 1, record->run.epochs, mean_loss(&trained), validation);
     VT_TRY(write_validation_points(record, progress->step, validation));
     VT_TRY(add_epoch(record, progress, &times, validation));
-    if (vt_run_report_write(record->run.run_directory, NULL) != VT_OK) { /* no reason to end a run */
+    char *page = vt_text_format("%s/report.html", record->run.run_directory);
+    if (vt_run_report_write(&record->run.run_directory, 1, page) != VT_OK) { /* no reason to end a run */
         vt_log_warning("%s", vt_error_text());
         vt_error_clear();
     }
+    free(page);
 done:
     return status;
 }

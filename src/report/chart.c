@@ -58,7 +58,8 @@ static axis axis_of(const vt_chart *chart, bool vertical, double from, double to
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];
         for (int64_t k = 0; k < line->count; k++) {
-            const double value = (vertical ? line->y : line->x)[k * line->stride];
+            const double *values = vertical ? line->y : line->x,
+                         value = values != NULL ? values[k * line->stride] : NAN;
             if (!isfinite(value)) continue;
             range.low = fmin(range.low, value);
             range.high = fmax(range.high, value);
@@ -146,12 +147,9 @@ vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const ch
                      colour};
 }
 
-vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4])
+vt_line vt_line_level(const char *name, const double *height)
 {
-    points[0] = x;
-    points[1] = to_x;
-    points[2] = points[3] = height;
-    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+    return (vt_line){name, NULL, height, 1, 0, VT_LINE_DASHED, -1};
 }
 
 /* At most MOST_POINTS points: each the mean of neighbouring numbers. */
@@ -162,7 +160,8 @@ static void append_points(vt_text *html, const vt_line *line, const axis *x, con
     bool drawing = false;
     vt_text dots = {0};
     vt_text_append(html, "<path class=\"%s\" d=\"", path_classes[line->style]);
-    for (int64_t first = 0; run > 0 && first < line->count; first += run) {
+    if (line->x == NULL) vt_text_append(html, "M%.1f %.1fH%.1f", x->from, place_of(y, line->y[0]), x->to);
+    for (int64_t first = 0; line->x != NULL && first < line->count; first += run) {
         double sum_x = 0, sum_y = 0, number = 0;
         for (int64_t i = first; i < line->count && i < first + run; i++) {
             if (!isfinite(line->x[i * stride]) || !isfinite(line->y[i * stride])) continue;

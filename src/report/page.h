@@ -26,7 +26,7 @@ typedef enum { VT_LINE_PLAIN, VT_LINE_FAINT, VT_LINE_DOTS, VT_LINE_DASHED } vt_l
 
 typedef struct {
     const char *name;
-    const double *x, *y;   /* [count]; NaN and infinity interrupt the line */
+    const double *x, *y;   /* [count]; NaN and infinity interrupt the line. x NULL: a level across the chart */
     int64_t count, stride; /* stride: elements from one value to the next, in both */
     vt_line_style style;
     int colour; /* 0, 1, …: from the page's palette; -1: grey */
@@ -36,8 +36,8 @@ typedef struct {
 vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
                    int colour);
 
-/* A dashed grey line at `height`, from x to to_x. Its ends are stored in `points`, which must outlive the line. */
-vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4]);
+/* A dashed grey line across the chart at *height, which must outlive the line. */
+vt_line vt_line_level(const char *name, const double *height);
 
 /* How a chart is drawn. */
 enum {

@@ -267,14 +267,10 @@ static void append_section(vt_text *html, const vt_table *table, const section *
     const unsigned small = vt_charts_begin(html, count_channels(table));
     for (int64_t first = 0; first < table->rows;) {
         const vt_table channel = channel_at(table, first);
-        const char *x = by_lead ? axis->column : s->x;
         vt_line lines[SPECTRA + 1]; /* CURVES are fewer */
         vt_text names[SPECTRA] = {0};
-        double points[4];
         int count = by_lead ? add_curves(&channel, s, lines) : add_ratios(&channel, s, lines, names);
-        if (s->level_name != NULL)
-            lines[count++] = vt_line_level(s->level_name, vt_table_value(&channel, 0, x),
-                                           vt_table_value(&channel, -1, x), s->level, points);
+        if (s->level_name != NULL) lines[count++] = vt_line_level(s->level_name, &s->level);
         const char *units = s->level_name == NULL && channel.units != NULL ? channel.units[0] : NULL;
         vt_chart_append(html, &(vt_chart){channel.labels[0], units, by_lead ? lead_time : s->x, lines, count,
                                           small | (by_lead ? VT_CHART_FROM_ZERO : VT_CHART_MAY_BE_LOGARITHMIC)});
