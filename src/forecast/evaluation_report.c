@@ -249,11 +249,9 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
     char *title =
         vt_text_format("%s%s%s%s, %s", channel, units[0] != '\0' ? " (" : "", units, units[0] != '\0' ? ")" : "", both);
     vt_comparison comparison = {.title = title,
-                                .left_title = "target",
-                                .right_title = "forecast",
+                                .left = {"target", target + first},
+                                .right = {"forecast", forecast + first},
                                 .difference_title = "forecast - target",
-                                .left = target + first,
-                                .right = forecast + first,
                                 .height = height,
                                 .width = width,
                                 .latitudes = vt_dataset_known_coordinate(dataset, false),

@@ -277,12 +277,9 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
     char *path = vt_text_format("%s/images/epoch-%04lld.png", record->run.run_directory, (long long)epoch);
     char *title = vt_text_format("%s, epoch %lld (step %lld)", picture->title, (long long)epoch, (long long)step);
     vt_comparison comparison = {.title = title,
-                                .left_title = "target",
-                                .right_title = "prediction",
-                                .before_title = picture->input != NULL ? "input" : NULL,
-                                .before = picture->input,
-                                .left = target,
-                                .right = prediction,
+                                .before = {"input", picture->input},
+                                .left = {"target", target},
+                                .right = {"prediction", prediction},
                                 .height = picture->height,
                                 .width = picture->width,
                                 .latitudes = picture->latitudes,
