@@ -1,7 +1,5 @@
 #include "forecast/evaluation_report.h"
 
-#include <dirent.h>
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,13 +206,12 @@ done:
 
 void vt_maps_clear(const char *directory)
 {
-    DIR *listing = opendir(directory);
-    if (listing == NULL) return;
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        if (fnmatch("map-*-[0-9][0-9][0-9]*.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
-    unlinkat(dirfd(listing), "rank_histogram.csv", 0);
-    unlinkat(dirfd(listing), "error_stds.nc", 0);
-    closedir(listing);
+    static const char *const patterns[] = {"map-*-[0-9][0-9][0-9]*.png", "rank_histogram.csv", "error_stds.nc"};
+    for (int k = 0; k < 3; k++) {
+        vt_names old = vt_file_matching(directory, patterns[k]);
+        for (int64_t i = 0; i < old.count; i++) unlink(old.names[i]);
+        vt_names_close(&old);
+    }
 }
 
 vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target, const float *forecast)

@@ -1,12 +1,12 @@
 #include "report/run_report.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "report/page.h"
 
@@ -243,31 +243,19 @@ static void append_memory(vt_text *html, const vt_run_files *run)
 
 /* ---- the rest ---- */
 
-/* The last of the pictures that the run made after its epochs; malloc'd, or NULL. */
-static char *last_picture(const vt_run_files *run)
-{
-    char *directory = vt_text_format("%s/images", run->directory), *last = NULL;
-    DIR *opened = opendir(directory);
-    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
-        if (strncmp(entry->d_name, "epoch-", 6) != 0 || strstr(entry->d_name, ".png") == NULL) continue;
-        if (last != NULL && strcmp(entry->d_name, last) <= 0) continue;
-        free(last);
-        last = vt_text_copy(entry->d_name);
-    }
-    if (opened != NULL) closedir(opened);
-    char *path = last != NULL ? vt_text_format("%s/%s", directory, last) : NULL;
-    free(directory);
-    free(last);
-    return path;
-}
-
+/* The last of the pictures that the run made after its epochs. */
 static vt_status append_picture(vt_text *html, const vt_run_files *run)
 {
-    char *path = last_picture(run);
-    if (path == NULL) return VT_OK;
-    vt_text_append(html, "<h2>Last maps</h2>");
-    vt_status status = vt_page_append_picture(html, path, "Target and prediction, a sample of the last training batch");
-    free(path);
+    vt_status status = VT_OK;
+    char *directory = vt_text_format("%s/images", run->directory);
+    vt_names pictures = vt_file_matching(directory, "epoch-*.png");
+    if (pictures.count > 0) {
+        vt_text_append(html, "<h2>Last maps</h2>");
+        status = vt_page_append_picture(html, pictures.names[pictures.count - 1],
+                                        "Target and prediction, a sample of the last training batch");
+    }
+    vt_names_close(&pictures);
+    free(directory);
     return status;
 }
 

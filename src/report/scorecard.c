@@ -1,12 +1,11 @@
 #include "report/run_report.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "report/page.h"
 
 enum { MOST_LEADS = 14, CURVES = 3, SPECTRA = 4 };
@@ -349,21 +348,19 @@ done:
 char *vt_scorecard_find(const char *run_directory)
 {
     char *directory = vt_text_format("%s/evaluation", run_directory), *newest = NULL;
-    DIR *opened = opendir(directory);
-    double newest_time = 0;
-    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
+    vt_names evaluations = vt_file_matching(directory, "*");
+    int64_t newest_time = INT64_MIN;
+    for (int64_t i = 0; i < evaluations.count; i++) {
         struct stat info;
-        char *path = vt_text_format("%s/%s/scores.csv", directory, entry->d_name);
-        const bool there = entry->d_name[0] != '.' && stat(path, &info) == 0;
-        const double time = there ? (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec : 0;
-        if (time > newest_time) {
+        char *scores = vt_text_format("%s/scores.csv", evaluations.names[i]);
+        if (stat(scores, &info) == 0 && vt_file_changed(&info) > newest_time) {
+            newest_time = vt_file_changed(&info);
             free(newest);
-            newest = vt_text_format("%s/%s", directory, entry->d_name);
-            newest_time = time;
+            newest = vt_text_copy(evaluations.names[i]);
         }
-        free(path);
+        free(scores);
     }
-    if (opened != NULL) closedir(opened);
+    vt_names_close(&evaluations);
     free(directory);
     return newest;
 }
