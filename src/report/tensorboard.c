@@ -17,8 +17,6 @@
 struct vt_tensorboard {
     FILE *file;
     char *path;
-    uint8_t *record; /* holds one frame */
-    size_t capacity;
 };
 
 static void put_little_endian(uint8_t *bytes, uint64_t value, int count)
@@ -32,11 +30,7 @@ static vt_status write_event(vt_tensorboard *tensorboard, const Vt__Event *event
     enum { HEADER = 12, FOOTER = 4 };
     vt_status status = VT_OK;
     size_t length = vt__event__get_packed_size(event), total = HEADER + length + FOOTER;
-    if (total > tensorboard->capacity) {
-        tensorboard->record = vt_reallocate(tensorboard->record, 1, total, "the event file");
-        tensorboard->capacity = total;
-    }
-    uint8_t *record = tensorboard->record;
+    uint8_t *record = vt_allocate(total, 1, "the event file");
     put_little_endian(record, length, 8);
     put_little_endian(record + 8, vt_crc32c_masked(record, 8), 4);
     vt__event__pack(event, record + HEADER);
@@ -44,6 +38,7 @@ static vt_status write_event(vt_tensorboard *tensorboard, const Vt__Event *event
     VT_CHECK(fwrite(record, 1, total, tensorboard->file) == total && fflush(tensorboard->file) == 0,
              "can't write %s: %s", tensorboard->path, strerror(errno));
 done:
+    free(record);
     return status;
 }
 
@@ -106,7 +101,6 @@ void vt_tensorboard_close(vt_tensorboard **tensorboard)
     if (*tensorboard == NULL) return;
     if ((*tensorboard)->file != NULL) fclose((*tensorboard)->file);
     free((*tensorboard)->path);
-    free((*tensorboard)->record);
     free(*tensorboard);
     *tensorboard = NULL;
 }
