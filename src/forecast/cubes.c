@@ -11,16 +11,16 @@
 #include "training/reader.h"
 #include "training/step.h"
 
-/* Power spectra, summed over samples. The Fourier components of a cube are sorted into shells: shell m has those with m
- * waves along the cube, rounded. All arrays are [count], one number for each shell. */
+/* Sums over samples. The Fourier components of a cube are sorted into shells: shell m has those with m waves along the
+ * cube, rounded. Of each: the powers of prediction and target; what both have, the real part of prediction · conjugate
+ * of target; and how many components were added. */
+enum { PREDICTED, TRUE, COMMON, COMPONENTS, SUMS };
+
 typedef struct {
-    int64_t side, count;
+    int64_t side, count; /* count: of shells */
     vt_fourier *fourier;
-    vt_complex *waves[2]; /* [side³] of prediction and target */
-    double *sums;         /* the next four, one behind another, which ranks add up */
-    double *powers[2];    /* of each */
-    double *common;       /* what both have: the real part of prediction · conjugate of target */
-    double *components;   /* how many were added */
+    vt_complex *waves[2];   /* [side³] of prediction and target */
+    double (*shells)[SUMS]; /* [count] */
 } spectra;
 
 typedef struct {
@@ -30,24 +30,20 @@ typedef struct {
     vt_loader *loader;
     vt_evaluation sums;
     spectra spectra;
-    float *prediction;   /* [channels, side³] */
-    float *densities[2]; /* [side³], of prediction (its first channel) and target */
+    float *prediction; /* [channels, side³]; its first channel is the density */
+    float *density;    /* [side³], of the target */
 } cubes;
 
 /* ---- spectra ---- */
 
-static void open_spectra(int64_t side, spectra *s)
+static spectra open_spectra(int64_t side)
 {
     const char *what = "power spectra";
     const size_t points = (size_t)(side * side * side);
-    *s = (spectra){.side = side, .count = side / 2 + 1, .fourier = vt_fourier_open(side)};
-    s->sums = vt_allocate(4 * (size_t)s->count, sizeof(double), what);
-    for (int i = 0; i < 2; i++) {
-        s->waves[i] = vt_allocate(points, sizeof *s->waves[i], what);
-        s->powers[i] = s->sums + i * s->count;
-    }
-    s->common = s->sums + 2 * s->count;
-    s->components = s->sums + 3 * s->count;
+    spectra s = {.side = side, .count = side / 2 + 1, .fourier = vt_fourier_open(side)};
+    s.shells = vt_allocate((size_t)s.count, sizeof *s.shells, what);
+    for (int i = 0; i < 2; i++) s.waves[i] = vt_allocate(points, sizeof *s.waves[i], what);
+    return s;
 }
 
 /* The density relative to its mean, less 1, as waves. */
@@ -61,10 +57,11 @@ static void transform(const spectra *s, const float *field, vt_complex *waves)
     vt_fourier_transform_cube(s->fourier, waves);
 }
 
-static void add_spectra(spectra *s, float *const fields[2])
+static void add_spectra(spectra *s, const float *prediction, const float *target)
 {
     const int64_t n = s->side;
-    for (int i = 0; i < 2; i++) transform(s, fields[i], s->waves[i]);
+    transform(s, prediction, s->waves[0]);
+    transform(s, target, s->waves[1]);
     for (int64_t i = 0; i < n * n * n; i++) {
         const int64_t at[3] = {i / (n * n), i / n % n, i % n};
         double square = 0;
@@ -72,10 +69,10 @@ static void add_spectra(spectra *s, float *const fields[2])
         const int64_t shell = (int64_t)lrint(sqrt(square));
         const vt_complex p = s->waves[0][i], t = s->waves[1][i];
         if (shell == 0 || shell >= s->count) continue;
-        s->powers[0][shell] += p.real * p.real + p.imaginary * p.imaginary;
-        s->powers[1][shell] += t.real * t.real + t.imaginary * t.imaginary;
-        s->common[shell] += p.real * t.real + p.imaginary * t.imaginary;
-        s->components[shell] += 1;
+        s->shells[shell][PREDICTED] += p.real * p.real + p.imaginary * p.imaginary;
+        s->shells[shell][TRUE] += t.real * t.real + t.imaginary * t.imaginary;
+        s->shells[shell][COMMON] += p.real * t.real + p.imaginary * t.imaginary;
+        s->shells[shell][COMPONENTS] += 1;
     }
 }
 
@@ -93,8 +90,8 @@ static vt_status add_own_spectra(cubes *c, const vt_batch *batch)
                               .global_count = 1,
                               .tensors = {(const float *)batch->tensors[VT_TENSOR_INPUT] + i * inputs}};
         VT_TRY(vt_step_predict(c->inference.trainer, &one, c->prediction));
-        for (int64_t p = 0; p < points; p++) c->densities[1][p] = target[p * channels];
-        add_spectra(&c->spectra, c->densities);
+        for (int64_t p = 0; p < points; p++) c->density[p] = target[p * channels];
+        add_spectra(&c->spectra, c->prediction, c->density);
     }
 done:
     return status;
@@ -114,7 +111,7 @@ static vt_status go_through(cubes *c)
         VT_TRY(vt_world_agree(world, vt_step_evaluate(c->inference.trainer, batch, &c->sums)));
         VT_TRY(vt_world_agree(world, add_own_spectra(c, batch)));
     }
-    vt_world_sum(world, c->spectra.sums, 4 * c->spectra.count);
+    vt_world_sum(world, *c->spectra.shells, SUMS * c->spectra.count);
     vt_step_evaluation_finish(c->inference.trainer, &c->sums);
 done:
     return status;
@@ -155,9 +152,10 @@ static vt_status write_spectra(const cubes *c, const char *output)
     fprintf(file, "waves,predicted,true,ratio,correlation\n");
     vt_print("\ndensity: waves along a cube, predicted power / true, correlation\n");
     for (int64_t m = 1; m < s->count; m++) {
-        const double scale = 1 / (points * s->components[m]), predicted = s->powers[0][m], true_power = s->powers[1][m];
-        const double ratio = predicted / true_power, correlation = s->common[m] / sqrt(predicted * true_power);
-        fprintf(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)m, predicted * scale, true_power * scale, ratio,
+        const double *sums = s->shells[m], scale = 1 / (points * sums[COMPONENTS]);
+        const double ratio = sums[PREDICTED] / sums[TRUE];
+        const double correlation = sums[COMMON] / sqrt(sums[PREDICTED] * sums[TRUE]);
+        fprintf(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)m, sums[PREDICTED] * scale, sums[TRUE] * scale, ratio,
                 correlation);
         vt_print("%4lld %8.4f %8.4f\n", (long long)m, ratio, correlation);
     }
@@ -195,9 +193,8 @@ static vt_status run_phases(cubes *c, const vt_trained *model, vt_place *place)
     VT_TRY(vt_world_agree(
         world, vt_reader_open_loader(config, world, with->backend, (vt_reader_use){0}, c->source, &c->loader)));
     c->prediction = vt_allocate((size_t)config->N_out_channels * points, sizeof(float), "the evaluation");
-    c->densities[0] = c->prediction;
-    c->densities[1] = vt_allocate(points, sizeof(float), "the evaluation");
-    open_spectra(config->data_size, &c->spectra);
+    c->density = vt_allocate(points, sizeof(float), "the evaluation");
+    c->spectra = open_spectra(config->data_size);
     VT_TRY(go_through(c));
     VT_TRY(vt_world_agree(world, world->rank == 0 ? report(c, model, place->directory) : VT_OK));
 done:
@@ -213,10 +210,10 @@ vt_status vt_cubes_evaluate(const vt_trained *model, vt_place *place, const vt_l
 done:
     vt_evaluation_close(&c.sums);
     for (int i = 0; i < 2; i++) free(c.spectra.waves[i]);
-    free(c.spectra.sums);
+    free(c.spectra.shells);
     vt_fourier_close(&c.spectra.fourier);
     free(c.prediction);
-    free(c.densities[1]);
+    free(c.density);
     vt_loader_close(&c.loader);
     vt_inference_close(&c.inference, status);
     vt_source_close(&c.source);
