@@ -16,7 +16,7 @@
 #include "storage/output_file.h"
 #include "task/weather/channels.h"
 
-enum { TIME, LEAD, LAT, LON, NUMBER, DIMENSIONS };
+enum { TIME, LEAD, LAT, LON, NUMBER, DIMENSIONS, SCALAR };
 enum { VALUES, MEANS, STDS, KINDS }; /* of variables */
 
 struct vt_forecast_file {
@@ -115,29 +115,32 @@ static hid_t create_dataset(const vt_forecast_file *file, const char *name, hid_
     return dataset;
 }
 
-/* A dimension with its coordinate. Without one (values NULL) it is a scale without values, which netCDF recognises by
- * the scale's name. */
-static vt_status write_dimension(vt_forecast_file *file, int dimension, const char *name, const double *values,
-                                 const text_attribute *attributes)
+/* A dimension with its coordinate; SCALAR: a single value. A dimension without values (NULL) is a scale that netCDF
+ * recognises by its name. */
+static vt_status write_coordinate(vt_forecast_file *file, int dimension, const char *name, const double *values,
+                                  const text_attribute *attributes)
 {
     vt_status status = VT_OK;
     char no_variable[80];
-    const hsize_t extent = (hsize_t)file->extent[dimension];
+    const bool is_scalar = dimension == SCALAR;
+    const hsize_t extent = is_scalar ? 1 : (hsize_t)file->extent[dimension];
     snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10lld",
              (long long)extent);
     const hid_t type = values == NULL        ? H5T_IEEE_F32BE
                        : dimension == NUMBER ? H5T_STD_I32LE
                        : dimension == LEAD   ? H5T_STD_I64LE
                                              : H5T_IEEE_F64LE;
-    const int number = file->dimensions++;
-    hid_t scale = create_dataset(file, name, type, creation_properties(H5P_DATASET_CREATE), 1, &extent);
-    file->scales[dimension] = scale;
-    bool done = scale >= 0;
-    if (done && values != NULL) done = H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
-    done = done && H5DSset_scale(scale, values != NULL ? name : no_variable) >= 0 &&
-           set_attribute(scale, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &number);
-    if (values != NULL) done = done && set_texts(scale, attributes);
-    VT_CHECK(done, "can't write the dimension '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+    hid_t made = create_dataset(file, name, type, creation_properties(H5P_DATASET_CREATE), is_scalar ? 0 : 1, &extent);
+    bool done = made >= 0;
+    if (done && values != NULL) done = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
+    if (!is_scalar) {
+        const int number = file->dimensions++;
+        file->scales[dimension] = made;
+        done = done && H5DSset_scale(made, values != NULL ? name : no_variable) >= 0 &&
+               set_attribute(made, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &number);
+    }
+    if (values != NULL) done = done && set_texts(made, attributes);
+    VT_CHECK(done, "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
 done:
     return status;
 }
@@ -148,19 +151,8 @@ static vt_status write_steps(vt_forecast_file *file, int dimension, const char *
 {
     double *values = vt_allocate((size_t)file->extent[dimension], sizeof *values, "a file of forecasts");
     for (int64_t i = 0; i < file->extent[dimension]; i++) values[i] = before + (double)(i + 1) * apart;
-    const vt_status status = write_dimension(file, dimension, name, values, attributes);
+    const vt_status status = write_coordinate(file, dimension, name, values, attributes);
     free(values);
-    return status;
-}
-
-static vt_status write_scalar(vt_forecast_file *file, const char *name, double value, const text_attribute *attributes)
-{
-    vt_status status = VT_OK;
-    hid_t variable = create_dataset(file, name, H5T_IEEE_F64LE, creation_properties(H5P_DATASET_CREATE), 0, NULL);
-    VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0 &&
-                 set_texts(variable, attributes),
-             "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
-done:
     return status;
 }
 
@@ -179,35 +171,26 @@ static char *units_of_times(const contents *c, vt_time_units *units)
     return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
 }
 
-/* Of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar. */
-static vt_status write_times(vt_forecast_file *file, const contents *c)
+/* Initial times, or those that forecasts are for. */
+static vt_status write_times(vt_forecast_file *file, const contents *c, int dimension, bool initial)
 {
-    vt_status status = VT_OK;
     vt_time_units units;
-    const bool archive = c->options->archive;
-    const int64_t count = file->extent[TIME];
     const vt_time_axis *axis = c->time_axis;
+    const int64_t count = dimension == SCALAR ? 1 : file->extent[TIME];
     const char *calendar =
         axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name : vt_calendar_name(c->dates[0].calendar);
     char *since = units_of_times(c, &units);
     double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, c->dates[archive ? i : 1 + i]);
-    const text_attribute initial[] = {{"standard_name", "forecast_reference_time"},
-                                      {"long_name", "initial time of the forecast"},
-                                      {"units", since},
-                                      {"calendar", calendar},
-                                      {"axis", archive ? "T" : ""}, /* a scalar has none */
-                                      {0}};
-    const text_attribute later[] = {{"standard_name", "time"},
-                                    {"long_name", "time that the forecast is for"},
-                                    {"units", since},
-                                    {"calendar", calendar},
-                                    {"axis", "T"},
-                                    {0}};
-    VT_TRY(write_dimension(file, TIME, "time", values, archive ? initial : later));
-    if (!archive)
-        VT_TRY(write_scalar(file, "forecast_reference_time", vt_time_units_value(&units, c->dates[0]), initial));
-done:
+    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, c->dates[initial ? i : 1 + i]);
+    const text_attribute attributes[] = {
+        {"standard_name", initial ? "forecast_reference_time" : "time"},
+        {"long_name", initial ? "initial time of the forecast" : "time that the forecast is for"},
+        {"units", since},
+        {"calendar", calendar},
+        {"axis", dimension == SCALAR ? "" : "T"},
+        {0}};
+    const vt_status status =
+        write_coordinate(file, dimension, dimension == SCALAR ? "forecast_reference_time" : "time", values, attributes);
     free(values);
     free(since);
     return status;
@@ -253,8 +236,8 @@ static vt_status write_side(vt_forecast_file *file, int dimension, const double 
           {"axis", "X"}}}};
     const int side = dimension == LON;
     const int known = c->options->about->rotated ? ROTATED : c->options->archive ? ARCHIVED : USUAL;
-    return write_dimension(file, dimension, names[degrees != NULL ? known : UNKNOWN][side], degrees,
-                           sides[c->options->about->rotated][side]);
+    return write_coordinate(file, dimension, names[degrees != NULL ? known : UNKNOWN][side], degrees,
+                            sides[c->options->about->rotated][side]);
 }
 
 /* The height or pressure of a channel as a scalar that its attribute `coordinates` names, malloc'd; channels of one
@@ -272,7 +255,8 @@ static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning,
     for (char *c = *name; *c != '\0'; c++)
         if (*c == '.') *c = '_';
     if ((*name)[0] == '\0' || H5Lexists(file->file, *name, H5P_DEFAULT) > 0) return VT_OK;
-    return write_scalar(file, *name, is_height ? meaning->height : meaning->pressure, is_height ? height : pressure);
+    return write_coordinate(file, SCALAR, *name, is_height ? &meaning->height : &meaning->pressure,
+                            is_height ? height : pressure);
 }
 
 /* ---- variables ---- */
@@ -362,7 +346,9 @@ static vt_status create_all(vt_forecast_file *file, const contents *c)
                                          {"about", c->about},
                                          {0}};
     VT_CHECK(set_texts(file->file, attributes), "can't write %s: %s", file->path, vt_hdf5_reason());
-    if (has[VALUES]) VT_TRY(write_times(file, c));
+    /* of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar */
+    if (has[VALUES]) VT_TRY(write_times(file, c, TIME, archive));
+    if (has[VALUES] && !archive) VT_TRY(write_times(file, c, SCALAR, true));
     if (archive) VT_TRY(write_leads(file, c));
     VT_TRY(write_side(file, LAT, vt_dataset_known_coordinate(c->dataset, false), c));
     VT_TRY(write_side(file, LON, c->longitudes, c));
