@@ -53,7 +53,7 @@ typedef struct {
     const float **fields;    /* [number] */
     void *scratch;           /* that input and forecast are in; NULL: in memory of their own */
     size_t scratch_bytes;
-    int64_t planned, made; /* forecasts of one step: all, of which the log tells every half minute; 0: it doesn't */
+    int64_t planned, made; /* forecasts of one step: all, of which the log tells every half minute */
     double told;           /* when it did last */
 } vt_forecaster;
 

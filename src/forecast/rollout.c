@@ -1,15 +1,12 @@
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/whole.h"
 #include "forecast/forecaster.h"
-#include "report/progress.h"
 #include "storage/output_file.h"
 #include "task/weather.h"
 #include "task/weather/ensemble.h"
@@ -169,7 +166,7 @@ static void tell(vt_forecaster *f, int64_t count)
 {
     enum { SECONDS = 30 };
     f->made += count;
-    if (f->planned == 0 || vt_clock_seconds() - f->told < SECONDS) return;
+    if (vt_clock_seconds() - f->told < SECONDS) return;
     vt_log_info("%.3g %% of %lld forecasts", 100 * (double)f->made / (double)f->planned, (long long)f->planned);
     f->told = vt_clock_seconds();
 }
@@ -234,8 +231,7 @@ vt_status vt_forecast_all(vt_forecaster *f, int64_t leads, vt_status (*take)(voi
     vt_world *world = f->inference.world;
     const int64_t count = f->from.count, batch = f->batch, most = batch * f->members->config->data_parallel;
     const int64_t rounds = vt_quotient_up(count, most), own = world->coordinate[VT_AXIS_DATA] * batch;
-    const bool shows = rounds > 1 && world->rank == 0 && vt_progress_is_seen(STDERR_FILENO);
-    f->planned = shows ? 0 : vt_smaller(rounds * batch, count) * leads * f->number;
+    f->planned = vt_smaller(rounds * batch, count) * leads * f->number;
     f->made = 0;
     f->told = vt_clock_seconds();
     for (int64_t begun = 0; begun < count; begun += f->together) {
@@ -246,9 +242,7 @@ vt_status vt_forecast_all(vt_forecaster *f, int64_t leads, vt_status (*take)(voi
             VT_TRY(vt_world_agree(world, step(f)));
             VT_TRY(take(context, first));
         }
-        if (shows) fprintf(stderr, "\r%lld/%lld initial times ", (long long)(begun + f->together), (long long)count);
     }
-    if (shows) fprintf(stderr, "\r\033[K");
 done:
     return status;
 }
