@@ -1,11 +1,11 @@
 #include "forecast/members.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "loss/loss.h"
 #include "source/sources.h"
 #include "task/task.h"
@@ -50,12 +50,6 @@ done:
     return status;
 }
 
-static bool is_same_place(const char *a, const char *b)
-{
-    char real_a[PATH_MAX], real_b[PATH_MAX];
-    return realpath(a, real_a) != NULL && realpath(b, real_b) != NULL && strcmp(real_a, real_b) == 0;
-}
-
 vt_status vt_members_add(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
 {
     members->models = vt_grow(members->models, (size_t)members->model_count, sizeof *members->models, "checkpoints");
@@ -74,7 +68,7 @@ static vt_status check_last(const vt_members *members, const char *name)
              "%s: its model was trained on source %s, but only fields in files can be forecast", last->checkpoint,
              vt_source_kind_of(last->config)->name);
     for (int64_t i = 0; i < before; i++)
-        VT_CHECK(!is_same_place(members->models[i].checkpoint, last->checkpoint),
+        VT_CHECK(!vt_checkpoint_is_one_place(members->models[i].checkpoint, last->checkpoint),
                  "--checkpoints: %s and %s are the same checkpoint; name each one once", members->models[i].checkpoint,
                  name);
     if (before > 0) VT_TRY(check_fits(first, last));
@@ -160,15 +154,10 @@ int64_t vt_members_number(const vt_members *members)
     return members->count > 0 ? members->count : 1;
 }
 
-int64_t vt_members_of_each(const vt_members *members)
-{
-    return vt_members_number(members) / members->model_count;
-}
-
 bool vt_members_perturbs(const vt_members *members, int64_t member)
 {
     if (members->noisy) return members->config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
-    return member % vt_members_of_each(members) > 0;
+    return member % (vt_members_number(members) / members->model_count) > 0;
 }
 
 char *vt_members_describe(const vt_members *members)

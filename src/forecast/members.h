@@ -32,9 +32,8 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
                                char *const *flags, int64_t ranks, vt_members *members);
 void vt_members_close(vt_members *members);
 
-/* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */
+/* How many forecasts there are: at least 1. */
 int64_t vt_members_number(const vt_members *members);
-int64_t vt_members_of_each(const vt_members *members);
 
 /* Does noise on the initial state (input_noise) make this member? Where the model has noise of its own, only if a flag
  * says so. */

@@ -199,7 +199,7 @@ static vt_status step(vt_forecaster *f)
     const vt_config *config = f->members->config;
     const vt_dataset *dataset = f->from.dataset;
     const int64_t most = vt_trainer_micro_batch(config), all = f->number * f->count;
-    const int64_t each = vt_members_of_each(f->members) * f->count; /* of one checkpoint */
+    const int64_t each = f->number / f->members->model_count * f->count; /* of one checkpoint */
     for (int64_t first = 0, count = 0; first < all; first += count) {
         count = vt_smaller(each - first % each, most);
         vt_forecaster_choose(f, first / each);
