@@ -50,30 +50,23 @@ done:
 
 static void print_losses(const char *directory, int *faults)
 {
-    char *steps_path = vt_text_format("%s/metrics.csv", directory);
-    char *epochs_path = vt_text_format("%s/epochs.csv", directory);
-    vt_table steps = {0}, epochs = {0};
-    char baseline[VT_BASELINE_NAME];
-    vt_inspect_check(faults, vt_run_steps_open(steps_path, &steps));
-    if (steps.rows > 0)
+    vt_run_files run = {0};
+    const vt_status opened = vt_run_files_open(directory, &run);
+    vt_inspect_check(faults, opened);
+    if (run.steps.rows > 0)
         vt_print("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
-                 vt_table_value(&steps, -1, "step"), vt_table_value(&steps, -1, "epoch"),
-                 vt_table_value(&steps, -1, "loss"), vt_table_value(&steps, -1, "samples_per_sec"),
-                 100 * vt_table_value(&steps, -1, "data_wait_fraction"));
-    else if (steps.names != NULL)
+                 vt_table_value(&run.steps, -1, "step"), vt_table_value(&run.steps, -1, "epoch"),
+                 vt_table_value(&run.steps, -1, "loss"), vt_table_value(&run.steps, -1, "samples_per_sec"),
+                 100 * vt_table_value(&run.steps, -1, "data_wait_fraction"));
+    else if (opened == VT_OK)
         vt_print("  steps: none yet\n");
-    vt_inspect_check(faults, vt_run_epochs_open(epochs_path, &epochs));
-    if (epochs.rows > 0)
+    if (run.epochs.rows > 0)
         vt_print("  epochs: %lld done, last losses: training %.6g, validation %.6g (%s %.6g)\n",
-                 (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),
-                 vt_table_value(&epochs, -1, "valid_loss"), vt_epochs_baseline(&epochs, baseline),
-                 vt_epochs_baseline_value(&epochs, "loss"));
-    if (!isfinite(vt_table_value(&steps, -1, "loss")) && steps.rows > 0)
+                 (long long)vt_table_value(&run.epochs, -1, "epoch"), vt_table_value(&run.epochs, -1, "train_loss"),
+                 vt_table_value(&run.epochs, -1, "valid_loss"), run.baseline, vt_run_baseline(&run, "loss"));
+    if (!isfinite(vt_table_value(&run.steps, -1, "loss")) && run.steps.rows > 0)
         vt_inspect_fault(faults, "the last step's loss is not a number");
-    vt_table_close(&steps);
-    vt_table_close(&epochs);
-    free(steps_path);
-    free(epochs_path);
+    vt_run_files_close(&run);
 }
 
 static void print_end(const char *directory)
@@ -82,7 +75,7 @@ static void print_end(const char *directory)
     bool going = vt_run_directory_lock(directory, false, &lock) != VT_OK;
     vt_error_clear();
     vt_run_directory_unlock(&lock);
-    char *last = vt_run_last_line(directory);
+    char *last = vt_run_last_line(directory, NULL);
     vt_print("  state: %s; the log's last line: %s\n",
              going                             ? "running"
              : vt_run_is_finished(last)        ? "ended"

@@ -47,7 +47,7 @@ static bool says_the_end(const char *last)
  * step. */
 static bool has_ended(const char *directory, double idle)
 {
-    char *last = vt_run_last_line(directory);
+    char *last = vt_run_last_line(directory, NULL);
     int lock = -1;
     bool said = says_the_end(last);
     bool held = vt_run_directory_lock(directory, false, &lock) != VT_OK;
@@ -120,7 +120,7 @@ vt_status vt_command_watch(const vt_call *call)
         VT_TRY(look(directory, &figures, &rows));
         print_line(&figures);
     }
-    last = vt_run_last_line(directory);
+    last = vt_run_last_line(directory, NULL);
     vt_print_wrapped("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
 done:
     vt_progress_close(&progress);

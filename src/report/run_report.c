@@ -12,7 +12,11 @@
 
 /* ---- figures: of one run in cards, of several in a table ---- */
 
-enum { FIGURES = 8 };
+enum { FIGURES = 8, RECENT = 50, MEMORIES = 6 }; /* RECENT: steps over which a loss is smoothed */
+
+/* The categories of memory in plan.csv. */
+static const char *const memories[MEMORIES] = {"parameters",  "gradients", "optimizer",
+                                               "activations", "data",      "workspace"};
 
 typedef struct {
     const char *name;
@@ -35,22 +39,24 @@ static void set(run_figure *figure, const char *name, double value,
 
 static void figures_of(const vt_run_files *run, run_figure figures[FIGURES])
 {
-    char number[VT_NUMBER_SIZE], second[VT_NUMBER_SIZE], baseline[VT_BASELINE_NAME];
-    const double valid = vt_table_value(&run->epochs, -1, "valid_loss"), best = vt_run_best_loss(run);
-    const double other = vt_epochs_baseline_value(&run->epochs, "loss");
+    char number[VT_NUMBER_SIZE], second[VT_NUMBER_SIZE];
+    const double valid = vt_table_value(&run->epochs, -1, "valid_loss");
+    const double other = vt_run_baseline(run, "loss");
     const double seconds = vt_table_sum(&run->epochs, "seconds"), ranks = vt_table_value(&run->plan, 0, "ranks");
     const double samples = vt_table_sum(&run->epochs, "samples"), waited = vt_table_sum(&run->epochs, "data_seconds");
     const double flops = vt_table_value(&run->plan, 0, "step_flops") * ranks * (double)run->steps.rows;
-    double memory = 0;
-    for (int i = 0; i < VT_RUN_MEMORIES; i++) memory += vt_table_value(&run->plan, 0, vt_run_memories[i]);
+    double memory = 0, best = NAN; /* best: of the losses that have measured the same */
+    for (int64_t row = run->alike; row < run->epochs.rows; row++)
+        best = fmin(best, vt_table_value(&run->epochs, row, "valid_loss"));
+    for (int i = 0; i < MEMORIES; i++) memory += vt_table_value(&run->plan, 0, memories[i]);
     set(&figures[0], "validation loss", valid, vt_number_short, "best %s", vt_number_short(best, number));
-    set(&figures[1], "of the baseline's loss", valid / other, vt_number_short, "%s %s",
-        vt_epochs_baseline(&run->epochs, baseline), vt_number_short(other, number));
+    set(&figures[1], "of the baseline's loss", valid / other, vt_number_short, "%s %s", run->baseline,
+        vt_number_short(other, number));
     set(&figures[2], "validation perplexity",
         vt_table_column(&run->steps, "perplexity") != NULL ? exp(valid) : (double)NAN, vt_number_short,
-        "best %s, %s %s", vt_number_short(exp(best), number), baseline, vt_number_short(exp(other), second));
-    set(&figures[3], "training loss, recent", vt_run_recent_mean(run, "loss", VT_RUN_RECENT), vt_number_short,
-        "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), number));
+        "best %s, %s %s", vt_number_short(exp(best), number), run->baseline, vt_number_short(exp(other), second));
+    set(&figures[3], "training loss, recent", vt_run_recent_mean(run, "loss", RECENT), vt_number_short, "last step %s",
+        vt_number_short(vt_table_value(&run->steps, -1, "loss"), number));
     set(&figures[4], "steps", vt_table_value(&run->steps, -1, "step"), vt_number_short, "%lld of %.0f epochs done",
         (long long)run->epochs.rows, vt_table_value(&run->plan, 0, "epochs"));
     set(&figures[5], "samples a second", samples / seconds, vt_number_short, "%s GFLOP/s",
@@ -170,12 +176,11 @@ static void append_curves(vt_text *html, const vt_run_files *runs, int count, in
 
 static void append_loss(vt_text *html, const vt_run_files *run)
 {
-    char name[VT_BASELINE_NAME];
-    const double baseline = vt_epochs_baseline_value(&run->epochs, "loss");
+    const double baseline = vt_run_baseline(run, "loss");
     const vt_line lines[] = {vt_line_of(&run->steps, "step", "loss", "training, each step", VT_LINE_FAINT, 0),
                              vt_line_of(&run->epochs, "step", "train_loss", "training, epoch's mean", VT_LINE_PLAIN, 0),
                              vt_line_of(&run->epochs, "step", "valid_loss", "validation", VT_LINE_DOTS, 1),
-                             vt_line_level(vt_epochs_baseline(&run->epochs, name), &baseline)};
+                             vt_line_level(run->baseline, &baseline)};
     const int count = run->epochs.rows == 0 ? 1 : isfinite(baseline) ? 4 : 3;
     vt_chart_append(html, &(vt_chart){"Loss", vt_run_files_key(run, "loss"), "step", lines, count, OF_LOSSES});
 }
@@ -190,8 +195,6 @@ static void append_scores(vt_text *html, const vt_run_files *run)
                   "Latitude-weighted; dashed: persistence, a forecast without change."},
                  {"l1_", "Validation L1", NULL,
                   "The mean absolute error of the files' numbers; dashed: that of copying the input's fields."}};
-    char baseline[VT_BASELINE_NAME];
-    vt_epochs_baseline(&run->epochs, baseline);
     for (size_t k = 0; run->epochs.rows > 0 && k < sizeof kinds / sizeof kinds[0]; k++) {
         const size_t length = strlen(kinds[k].prefix);
         int64_t count = 0;
@@ -204,9 +207,9 @@ static void append_scores(vt_text *html, const vt_run_files *run)
         for (int64_t c = 0; c < run->epochs.columns; c++) {
             const char *name = run->epochs.names[c];
             if (strncmp(name, kinds[k].prefix, length) != 0) continue;
-            const double other = vt_epochs_baseline_value(&run->epochs, name);
+            const double other = vt_run_baseline(run, name);
             const vt_line lines[2] = {vt_line_of(&run->epochs, "step", name, "validation", VT_LINE_DOTS, 1),
-                                      vt_line_level(baseline, &other)};
+                                      vt_line_level(run->baseline, &other)};
             char *title =
                 count > 1 ? vt_text_copy(name + length) : vt_text_format("%s of %s", kinds[k].title, name + length);
             vt_chart_append(html, &(vt_chart){title, kinds[k].units, "step", lines, isfinite(other) ? 2 : 1,
@@ -235,10 +238,9 @@ static void append_time(vt_text *html, const vt_run_files *run)
 
 static void append_memory(vt_text *html, const vt_run_files *run)
 {
-    vt_bar bars[VT_RUN_MEMORIES];
-    for (int i = 0; i < VT_RUN_MEMORIES; i++)
-        bars[i] = (vt_bar){vt_run_memories[i], vt_table_value(&run->plan, 0, vt_run_memories[i]), i};
-    vt_bars_append(html, "Memory of a rank, by what it is for", bars, VT_RUN_MEMORIES, vt_text_bytes);
+    vt_bar bars[MEMORIES];
+    for (int i = 0; i < MEMORIES; i++) bars[i] = (vt_bar){memories[i], vt_table_value(&run->plan, 0, memories[i]), i};
+    vt_bars_append(html, "Memory of a rank, by what it is for", bars, MEMORIES, vt_text_bytes);
 }
 
 /* ---- the rest ---- */
