@@ -218,50 +218,48 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
 {
     vt_status status = VT_OK;
     const vt_dataset *dataset = e->forecaster.from.dataset;
-    const int64_t height = e->options->members.config->img_size[0], width = e->options->members.config->img_size[1];
-    const int64_t first = e->map_channel * height * width, start = e->forecaster.from.samples[0];
-    const char *directory = e->options->place.directory, *units = e->variables[e->map_channel].units;
-    vt_image image = {0};
-    void *png = NULL;
-    size_t size = 0;
-    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", ahead[VT_DATE_SIZE], both[3 * VT_DATE_SIZE + 64];
-    if (!is_shown(lead, e->options->rollout, e->step)) return VT_OK;
-    const char *channel = e->names[e->map_channel];
-    const int64_t length = (lead + 1) * e->step;
+    const int64_t *size = e->options->members.config->img_size, first = e->map_channel * e->plane;
+    const int64_t start = e->forecaster.from.samples[0];
+    const char *directory = e->options->place.directory, *channel = e->names[e->map_channel];
+    const char *units = e->variables[e->map_channel].units;
     const vt_lead_unit unit = vt_lead_unit_of(e->step);
+    vt_image image = {0};
+    vt_date begin, end;
+    void *png = NULL;
+    size_t bytes = 0;
+    char from[VT_DATE_SIZE], valid[VT_DATE_SIZE], ahead[VT_DATE_SIZE];
+    if (!is_shown(lead, e->options->rollout, e->step)) return VT_OK;
     vt_lead_format(e->step, (double)lead + 1, ahead);
-    vt_date date;
-    const bool dated = vt_dataset_date(dataset, start, 0, &date);
-    if (dated) vt_date_format(date, from);
-    if (dated && vt_dataset_date(dataset, start, lead + 1, &date)) vt_date_format(date, valid);
-    char *path = vt_text_format("%s/map-%s-%03.9g%s.png", directory, channel,
-                                unit.column != NULL ? (double)(lead + 1) * unit.a_step : vt_length_hours(length),
-                                unit.column != NULL ? unit.name : "h");
+    char *path =
+        vt_text_format("%s/map-%s-%03.9g%s.png", directory, channel,
+                       unit.column != NULL ? (double)(lead + 1) * unit.a_step : vt_length_hours((lead + 1) * e->step),
+                       unit.column != NULL ? unit.name : "h");
     for (char *c = path + strlen(directory) + 1; *c != '\0'; c++)
         if (*c == '/') *c = '_'; /* in the channel's name; it would begin a directory */
-    if (dated)
-        snprintf(both, sizeof both, "%s UTC, forecast from %s UTC (%s)", valid, from, ahead);
+    vt_text title = {0};
+    vt_text_append(&title, units[0] != '\0' ? "%s (%s), " : "%s, ", channel, units);
+    if (vt_dataset_date(dataset, start, 0, &begin) && vt_dataset_date(dataset, start, lead + 1, &end))
+        vt_text_append(&title, "%s UTC, forecast from %s UTC (%s)", vt_date_format(end, valid),
+                       vt_date_format(begin, from), ahead);
     else
-        snprintf(both, sizeof both, "%s from the first time", ahead);
-    char *title =
-        vt_text_format("%s%s%s%s, %s", channel, units[0] != '\0' ? " (" : "", units, units[0] != '\0' ? ")" : "", both);
-    vt_comparison comparison = {.title = title,
+        vt_text_append(&title, "%s from the first time", ahead);
+    vt_comparison comparison = {.title = title.characters,
                                 .left = {"target", target + first},
                                 .right = {"forecast", forecast + first},
                                 .difference_title = "forecast - target",
-                                .height = height,
-                                .width = width,
+                                .height = size[0],
+                                .width = size[1],
                                 .latitudes = vt_dataset_known_coordinate(dataset, false),
                                 .longitudes = vt_dataset_known_coordinate(dataset, true),
                                 .on_earth = vt_dataset_is_of_earth(dataset),
-                                .is_signed = vt_variable_is_signed(channel, target + first, height * width)};
+                                .is_signed = vt_variable_is_signed(channel, target + first, e->plane)};
     vt_image_compare(&comparison, &image);
-    VT_TRY(vt_image_encode(&image, &png, &size));
-    VT_TRY(vt_file_write(path, png, size));
+    VT_TRY(vt_image_encode(&image, &png, &bytes));
+    VT_TRY(vt_file_write(path, png, bytes));
 done:
     vt_image_close(&image);
+    vt_text_close(&title);
     free(png);
     free(path);
-    free(title);
     return status;
 }
