@@ -111,6 +111,41 @@ static void take_memory(vt_evaluated *e)
     vt_spectra_open(&options, &e->spectra);
 }
 
+/* ---- how large errors are ---- */
+
+/* Adds the errors of a forecast at lead 0, 1, …, or at `leads` of the climatology; those that are NaN are left out. In
+ * the memory are first, of each number, the sum of its squared errors and how many there are. In the end its beginning
+ * holds the roots of their means, as float32. */
+static void add_errors(vt_training_errors *errors, int64_t lead, const float *forecast, const float *target)
+{
+    double *sums = (double *)errors->memory + lead * errors->size * 2;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < errors->size; i++) {
+        const double error = (double)forecast[i] - (double)target[i];
+        if (isnan(error)) continue;
+        sums[2 * i] += error * error;
+        sums[2 * i + 1] += 1;
+    }
+}
+
+/* Collective: what they are over all ranks. */
+static void finish_errors(vt_training_errors *errors, vt_world *world)
+{
+    double *sums = errors->memory;
+    for (int64_t lead = 0; lead <= errors->leads; lead++)
+        vt_world_sum(world, sums + lead * errors->size * 2, errors->size * 2);
+    for (int64_t i = 0; i < (errors->leads + 1) * errors->size; i++) {
+        const float std = (float)sqrt(sums[2 * i] / sums[2 * i + 1]); /* NaN if there are none */
+        memcpy((char *)errors->memory + (size_t)i * sizeof std, &std, sizeof std);
+    }
+}
+
+/* How large they are then, [size]; NaN: none was added. NULL: nothing is known. */
+static const float *errors_at(const vt_training_errors *errors, int64_t lead)
+{
+    return errors->memory != NULL ? (const float *)errors->memory + lead * errors->size : NULL;
+}
+
 /* ---- forecasts ---- */
 
 /* Scores forecast i of those made at once, lead + 1 steps behind initial time `index`: of an ensemble the mean. From
@@ -132,12 +167,12 @@ static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_
     }
     if (e->of_training) {
         const float *climatology = seasonal != NULL ? fields.seasonal : e->mean;
-        vt_training_errors_add(&e->errors, lead, forecast, e->target);
-        if (climatology != NULL) vt_training_errors_add(&e->errors, leads, climatology, e->target);
+        add_errors(&e->errors, lead, forecast, e->target);
+        if (climatology != NULL) add_errors(&e->errors, leads, climatology, e->target);
         return VT_OK;
     }
     if (lead == 0) VT_TRY(vt_dataset_read_later(dataset, start, 0, persistence)); /* forecasts what they are */
-    for (int k = 0; k < 2; k++) fields.stds[k] = vt_training_errors_stds(&e->errors, k == 0 ? lead : leads);
+    for (int k = 0; k < 2; k++) fields.stds[k] = errors_at(&e->errors, k == 0 ? lead : leads);
     vt_scores_add(e->scores, lead, &fields);
     if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->forecaster.fields, e->target);
     vt_spectra_add(e->spectra, lead, forecast, e->target);
@@ -229,10 +264,10 @@ static vt_status find_errors_in(vt_evaluated *e, vt_initial_times training)
     status = forecast_all(e);
     if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
     if (status != VT_OK) goto done;
-    vt_training_errors_finish(&e->errors, world);
+    finish_errors(&e->errors, world);
     VT_TRY(vt_world_agree(world, open_file(e, path, &file)));
     for (int64_t lead = 0; lead < e->options->rollout && file != NULL && status == VT_OK; lead++)
-        status = vt_forecast_file_write(file, 0, VT_FORECAST_STD, lead, vt_training_errors_stds(&e->errors, lead));
+        status = vt_forecast_file_write(file, 0, VT_FORECAST_STD, lead, errors_at(&e->errors, lead));
     if (file != NULL && status == VT_OK) status = vt_forecast_file_finish(&file);
     VT_TRY(vt_world_agree(world, status));
 done:

@@ -7,10 +7,19 @@
 
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
-#include "forecast/training_errors.h"
 #include "task/weather/ensemble.h"
 #include "task/weather/seasonal.h"
 #include "task/weather/spectra.h"
+
+/* How large the errors of forecasts from initial times of the training set are: the root of their mean square, by
+ * channel, lead time and point; for each lead time, and behind the last one for the climatology. Forecasts are dressed
+ * with it, the cheap rival of an ensemble (scores.h), and `vitrain predict` takes it from a file. */
+typedef struct {
+    int64_t leads, size; /* numbers of a forecast: [n_out_channels, height, width] */
+    int64_t start_count; /* initial times that they are from */
+    size_t bytes;
+    void *memory; /* of storage/output_file.h: float64, [leads + 1, size, 2]; NULL: nothing is known */
+} vt_training_errors;
 
 /* What is evaluated, what does it, and what was found. */
 typedef struct {

@@ -9,8 +9,9 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "forecast/forecast_file.h"
-#include "forecast/training_errors.h"
 #include "source/fields/dataset.h"
+#include "storage/store.h"
+#include "storage/tensor_file.h"
 #include "task/weather/calendar.h"
 
 typedef struct {
@@ -116,6 +117,57 @@ done:
 
 /* ---- the forecast ---- */
 
+/* How large errors of forecasts in the training set are, at lead 0, 1, …: into f->mean, from a file that `vitrain
+ * evaluate` has written. Errors: it is of another checkpoint or other data, or has fewer lead times. */
+static vt_status read_stds(const char *path, const vt_forecaster *f, int64_t lead)
+{
+    vt_status status = VT_OK;
+    const vt_trained *model = f->members->models;
+    const vt_config *config = model->config;
+    const int64_t height = config->img_size[0], width = config->img_size[1];
+    const int64_t first[] = {lead, 0, 0}, count[] = {1, height, width};
+    const char *const *names = vt_dataset_channel_names(f->from.dataset);
+    char own[32], *made = NULL, *text = NULL, *name = NULL;
+    vt_tensor_file *file = NULL;
+    vt_fields_about *about = NULL;
+    vt_store *store = NULL;
+    vt_array *array = NULL;
+    VT_TRY(vt_tensor_files_try(path));
+    VT_TRY(vt_tensor_file_open(path, &file));
+    VT_TRY(vt_tensor_file_get_text(file, "checkpoint", &made));
+    snprintf(own, sizeof own, "crc32c %08x", (unsigned)model->checksum);
+    VT_CHECK(strstr(made, own) != NULL, "it is of the checkpoint '%s', but %s is '%s'", made, model->checkpoint, own);
+    VT_TRY(vt_tensor_file_get_text(file, "about", &text));
+    VT_TRY(vt_fields_about_parse(text, path, &about));
+    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, f->from.dataset, about, path));
+    VT_TRY(vt_store_open(path, &store));
+    for (int64_t c = 0; c < config->n_out_channels; c++) {
+        free(name);
+        vt_array_close(&array);
+        name = vt_forecast_file_variable(names != NULL ? names[c] : NULL, c, "_error_std");
+        VT_TRY(vt_array_find(store, name, &array));
+        const int64_t *extent = array->extent;
+        VT_CHECK(array->rank == 3 && array->element_size == sizeof(float) && lead < extent[0] && extent[1] == height &&
+                     extent[2] == width,
+                 "'%s' has %lld lead times of [%lld, %lld], but the forecast %lld of [%lld, %lld]", name,
+                 (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)lead + 1,
+                 (long long)height, (long long)width);
+        VT_TRY(store->kind->read(array, first, count, false, f->mean + c * height * width));
+    }
+done:
+    vt_array_close(&array);
+    vt_store_close(&store);
+    vt_fields_about_close(&about);
+    vt_tensor_file_close(&file);
+    free(made);
+    free(text);
+    free(name);
+    if (status != VT_OK)
+        vt_error_context("--error_stds=%s (`vitrain evaluate %s --rollout=N --error_times=N` makes such a file)", path,
+                         model->checkpoint);
+    return status;
+}
+
 static vt_status open_result(prediction *p)
 {
     vt_status status = VT_OK;
@@ -129,7 +181,7 @@ static vt_status open_result(prediction *p)
                                              .archive = p->several,
                                              .has_stds = options->error_stds != NULL};
     if (options->error_stds != NULL) /* does it reach the last lead time? */
-        VT_TRY(vt_error_stds_read(options->error_stds, &p->forecaster, options->steps - 1));
+        VT_TRY(read_stds(options->error_stds, &p->forecaster, options->steps - 1));
     VT_TRY(vt_forecast_file_open(&result, &p->result));
 done:
     return status;
@@ -145,7 +197,7 @@ static vt_status write_lead(prediction *p, int64_t first)
     if (f->members->count > 0 && !p->several)
         VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, lead, vt_forecast_mean(f, 0)));
     if (p->options->error_stds == NULL || first > 0) return VT_OK;
-    VT_TRY(vt_error_stds_read(p->options->error_stds, f, lead));
+    VT_TRY(read_stds(p->options->error_stds, f, lead));
     VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, lead, f->mean));
 done:
     return status;
