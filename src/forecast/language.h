@@ -18,15 +18,8 @@ typedef struct {
     int64_t count; /* of texts */
 } vt_generation;
 
-typedef struct {
-    float score;
-    int32_t number;
-} vt_scored_word;
-
-/* Draws one of `count` words by their scores, which softmax makes probabilities of; random is uniform in (0, 1). order
- * [count]: room. */
-int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_t count, double random,
-                           vt_scored_word *order);
+/* Draws one of `count` words by their scores, which softmax makes probabilities of; random is uniform in (0, 1). */
+int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_t count, double random);
 
 /* Collective. Prints prompts and continuations, a line each, and on standard error how many words were made a second.
  * The errors: words of the prompt that the model doesn't know; a model that can't write; a layout other than tensor
