@@ -8,7 +8,7 @@
 #include "base/memory.h"
 
 /* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which colour-blind readers can tell apart; lighter in dark
- * mode. */
+ * mode. Of skill, blue is better, orange with hatching worse, so that they can be told apart without colours, too. */
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1c1f24;--soft:#5d6570;--line:#e3e6ea;--box:#f6f7f9;--c0:#0067a6;"
     "--c1:#c75000;--c2:#007a5a;--c3:#a8447e;--c4:#8a6d00;--c5:#2a8fbd;--c6:#7b828c}"
@@ -41,7 +41,11 @@ static const char style[] =
     ".wide{overflow-x:auto}.wide th{font-weight:600}.wide td,.wide th+th{min-width:6rem}"
     ".wide th:first-child,.many th{overflow-wrap:normal}.many table{align-self:start}"
     "img{display:block;max-width:100%;height:auto;border-radius:.3rem;background:#fff}"
-    "summary{cursor:pointer;font-weight:600;padding:.3rem 0}pre{white-space:pre-wrap;font-size:.8rem}"
+    "summary{cursor:pointer;font-weight:600;padding:.3rem 0}"
+    ".scores td,.scores thead th{text-align:center;white-space:nowrap;border:2px solid var(--box);padding:.25rem .2rem}"
+    ".wide .scores td,.wide .scores th+th{min-width:3.2rem}.cards-of-skill{display:grid;gap:.6rem}"
+    ".scores td.worse{background-image:repeating-linear-gradient(135deg,transparent 0 5px,var(--soft) 5px 6px)}"
+    ".scores td b{font-weight:600;background:var(--bg);border-radius:.2rem;padding:0 .15rem}"
     "@media(max-width:40rem){figure:not(.small) svg text{font-size:15px}}"
     "footer{color:var(--soft);font-size:.8rem;margin:2rem 0 1rem}";
 

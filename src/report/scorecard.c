@@ -34,15 +34,6 @@ static bool has_numbers(const vt_table *table, const char *column)
 
 /* ---- scorecards ---- */
 
-/* Blue is better, orange with hatching worse, so that they can be told apart without colours, too. */
-static const char style[] =
-    "<style>.scores td,.scores thead th{text-align:center;white-space:nowrap;border:2px solid "
-    "var(--box);padding:.25rem "
-    ".2rem}.wide .scores td,.wide .scores th+th{min-width:3.2rem}"
-    ".scores td.worse{background-image:repeating-linear-gradient(135deg,transparent 0 5px,var(--soft) 5px 6px)}"
-    ".scores td b{font-weight:600;background:var(--bg);border-radius:.2rem;padding:0 .15rem}"
-    ".cards-of-skill{display:grid;gap:.6rem}</style>";
-
 /* The unit that leads are told in, and their column in it. */
 typedef struct {
     const char *column, *name, *one, *more;
@@ -309,11 +300,8 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdi
     VT_TRY(vt_table_need(&scores, path, (const char *const[]){"channel", "lead_hours", NULL}));
     *verdict = judge(&scores);
     count_days(&scores);
-    vt_text_append(html,
-                   "%s<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
-                   "is perfect, 0 as good as the other, and hatched is worse.</p>",
-                   style);
-    vt_text_append(html, "<div class=\"cards-of-skill\">");
+    vt_text_append(html, "<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
+                         "is perfect, 0 as good as the other, and hatched is worse.</p><div class=\"cards-of-skill\">");
     append_scorecard(html, &scores, "skill", "Skill against the seasonal climatology");
     append_scorecard(html, &scores, "skill_over_persistence", "Skill against persistence");
     vt_text_append(html, "</div>\n<div%s>", count_channels(&scores) == 1 ? " class=\"charts\"" : "");
