@@ -24,7 +24,7 @@ typedef struct {
 } spectra;
 
 typedef struct {
-    const vt_config *config; /* the model's */
+    const vt_trained *model;
     vt_inference inference;
     vt_source *source;
     vt_loader *loader;
@@ -82,7 +82,8 @@ static void add_spectra(spectra *s, const float *prediction, const float *target
 static vt_status add_own_spectra(cubes *c, const vt_batch *batch)
 {
     vt_status status = VT_OK;
-    const int64_t points = c->spectra.side * c->spectra.side * c->spectra.side, channels = c->config->N_out_channels;
+    const int64_t points = c->spectra.side * c->spectra.side * c->spectra.side,
+                  channels = c->model->config->N_out_channels;
     const int64_t inputs = vt_tensor_values(&c->source->specs[VT_TENSOR_INPUT]);
     for (int64_t i = 0; i < batch->sample_count; i++) {
         const float *target = (const float *)batch->tensors[VT_TENSOR_TARGET] + i * points * channels;
@@ -166,10 +167,10 @@ done:
     return status;
 }
 
-static vt_status report(const cubes *c, const vt_trained *model, const char *output)
+static vt_status report(const cubes *c, const char *output)
 {
     vt_status status = VT_OK;
-    vt_print_wrapped("%s (%s), %lld cubes of %s\n", model->checkpoint, model->how_far,
+    vt_print_wrapped("%s (%s), %lld cubes of %s\n", c->model->checkpoint, c->model->how_far,
                      (long long)c->source->sample_count, c->source->path);
     VT_TRY(write_errors(c, output));
     VT_TRY(write_spectra(c, output));
@@ -177,10 +178,10 @@ done:
     return status;
 }
 
-static vt_status run_phases(cubes *c, const vt_trained *model, vt_place *place)
+static vt_status run_phases(cubes *c, vt_place *place)
 {
     vt_status status = VT_OK;
-    const vt_config *config = c->config;
+    const vt_config *config = c->model->config;
     vt_inference *with = &c->inference;
     vt_world *world = with->world;
     const size_t points = (size_t)(config->data_size * config->data_size * config->data_size);
@@ -189,14 +190,14 @@ static vt_status run_phases(cubes *c, const vt_trained *model, vt_place *place)
     vt_source_add_files(c->source, &place->made_from);
     VT_TRY(vt_place_take(place, world));
     VT_TRY(vt_world_agree(world, vt_task_open(config, NULL, c->source, &with->task)));
-    VT_TRY(vt_inference_open(model, with));
+    VT_TRY(vt_inference_open(c->model, with));
     VT_TRY(vt_world_agree(
         world, vt_reader_open_loader(config, world, with->backend, (vt_reader_use){0}, c->source, &c->loader)));
     c->prediction = vt_allocate((size_t)config->N_out_channels * points, sizeof(float), "the evaluation");
     c->density = vt_allocate(points, sizeof(float), "the evaluation");
     c->spectra = open_spectra(config->data_size);
     VT_TRY(go_through(c));
-    VT_TRY(vt_world_agree(world, world->rank == 0 ? report(c, model, place->directory) : VT_OK));
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? report(c, place->directory) : VT_OK));
 done:
     return status;
 }
@@ -204,9 +205,9 @@ done:
 vt_status vt_cubes_evaluate(const vt_trained *model, vt_place *place, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    cubes c = {.config = model->config};
-    VT_TRY(vt_world_open(c.config, launch, &c.inference.world));
-    status = run_phases(&c, model, place);
+    cubes c = {.model = model};
+    VT_TRY(vt_world_open(model->config, launch, &c.inference.world));
+    status = run_phases(&c, place);
 done:
     vt_evaluation_close(&c.sums);
     for (int i = 0; i < 2; i++) free(c.spectra.waves[i]);

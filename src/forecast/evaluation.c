@@ -216,11 +216,6 @@ done:
     return status;
 }
 
-static vt_status forecast_all(vt_evaluated *e)
-{
-    return vt_forecast_all(&e->forecaster, e->options->rollout, take_lead, e);
-}
-
 /* ---- errors in the training set ---- */
 
 /* As many initial times of the training set as there are of the other one, or as error_times says: one of each of as
@@ -261,7 +256,7 @@ static vt_status find_errors_in(vt_evaluated *e, vt_initial_times training)
     e->forecaster.from = training;
     e->of_training = true;
     VT_TRY(vt_source_check_same(world, (const vt_source *const[]){vt_dataset_source(training.dataset)}, 1, NULL));
-    status = forecast_all(e);
+    status = vt_forecast_all(&e->forecaster, e->options->rollout, take_lead, e);
     if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
     if (status != VT_OK) goto done;
     finish_errors(&e->errors, world);
@@ -319,7 +314,7 @@ static vt_status run_phases(vt_evaluated *e)
     e->loss_count = vt_quotient_up(set->sample_count, options->every);
     VT_TRY(vt_forecaster_validate(f, options->every, &e->loss));
     VT_TRY(find_errors(e));
-    VT_TRY(forecast_all(e));
+    VT_TRY(vt_forecast_all(f, options->rollout, take_lead, e));
     VT_TRY(vt_world_agree(world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     /* their sums become those over the initial times of all ranks */
     const vt_scores *const all[] = {e->scores, e->spectra, e->ensemble};

@@ -11,11 +11,6 @@
 #include "training/plan.h"
 #include "training/reader.h"
 
-static int64_t plane_of(const vt_config *config)
-{
-    return config->img_size[0] * config->img_size[1];
-}
-
 vt_status vt_forecaster_open_data(const vt_trained *model, vt_dataset_options options, vt_dataset **dataset)
 {
     const vt_config *config = model->config;
@@ -168,16 +163,16 @@ vt_status vt_forecaster_open(vt_forecaster *f, const vt_fields_about *about, con
 {
     vt_status status = VT_OK;
     const vt_trained *first = f->members->models;
+    const int64_t *size = first->config->img_size, channels = vt_config_forcing_channels(first->config);
     vt_world *world = f->inference.world;
-    const int64_t forcings = vt_config_forcing_channels(first->config) * plane_of(first->config);
     VT_TRY(vt_world_agree(world, open_task(f, about)));
     VT_TRY(vt_inference_open(first, &f->inference));
     vt_trainer_set_epoch(f->inference.trainer, first->epoch);
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &f->stages));
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_DATA), VT_SCOPE_ALL, "forecasts", NULL, &f->models));
-    if (forcings > 0)
-        f->forcings =
-            vt_allocate((size_t)(vt_trainer_micro_batch(first->config) * forcings), sizeof(float), "the forecaster");
+    if (channels > 0)
+        f->forcings = vt_allocate((size_t)(vt_trainer_micro_batch(first->config) * channels * size[0] * size[1]),
+                                  sizeof(float), "the forecaster");
     VT_TRY(keep_all_weights(f));
     VT_TRY(vt_world_agree(world, vt_states_open(f, directory)));
 done:

@@ -98,19 +98,6 @@ done:
     return status;
 }
 
-/* Can each forecast of a rollout be the next one's input: does it have all channels of that? */
-static vt_status check_rollout(const vt_config *config, int64_t rollout)
-{
-    vt_status status = VT_OK;
-    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    VT_CHECK(rollout == 1 || out >= in,
-             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
-             "input; only --rollout=1 is possible",
-             (long long)rollout, (long long)out, (long long)in);
-done:
-    return status;
-}
-
 vt_status vt_members_configure(const char *name, const char *list, int64_t count, int64_t rollout, int flag_count,
                                char *const *flags, int64_t ranks, vt_members *members)
 {
@@ -135,7 +122,11 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
         "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), name several "
         "--checkpoints=A,B,C, or train a model on loss crps, which makes its own noise",
         (long long)count);
-    VT_TRY(check_rollout(members->config, rollout));
+    const int64_t in = vt_config_channels_a_time(members->config), out = members->config->n_out_channels;
+    VT_CHECK(rollout == 1 || out >= in,
+             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
+             "input; only --rollout=1 is possible",
+             (long long)rollout, (long long)out, (long long)in);
 done:
     return status;
 }
