@@ -1,12 +1,11 @@
 #include "forecast/language.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "source/text/text.h"
-#include "storage/output_file.h"
 #include "training/reader.h"
 
 vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_inference *with)
@@ -29,8 +28,8 @@ done:
 
 /* ---- evaluate ---- */
 
-/* The set's loss in windows that begin every config->stride words. */
-static vt_status score(const vt_config *config, const vt_inference *with, vt_set set, FILE *file)
+/* The set's loss in windows that begin every config->stride words: a line on standard output and one of the file. */
+static vt_status score(const vt_config *config, const vt_inference *with, vt_set set, vt_text *file)
 {
     vt_status status = VT_OK;
     vt_world *world = with->world;
@@ -42,12 +41,11 @@ static vt_status score(const vt_config *config, const vt_inference *with, vt_set
     VT_TRY(vt_world_agree(world,
                           vt_reader_open_loader(config, world, with->backend, (vt_reader_use){0}, source, &loader)));
     VT_TRY(vt_validate(with->trainer, loader, false, &result));
-    if (file == NULL) goto done;
+    if (world->rank != 0) goto done;
     const double loss = result.loss, bits = loss / log(2);
-    fprintf(file, "%lld,%lld,%.9g,%.9g,%.9g\n", (long long)config->stride, (long long)source->sample_count, loss,
-            exp(loss), bits);
-    vt_print("%8lld %10lld %10.6f %11.3f %10.5f\n", (long long)config->stride, (long long)source->sample_count, loss,
-             exp(loss), bits);
+    const long long stride = config->stride, windows = source->sample_count;
+    vt_text_append(file, "%lld,%lld,%.9g,%.9g,%.9g\n", stride, windows, loss, exp(loss), bits);
+    vt_print("%8lld %10lld %10.6f %11.3f %10.5f\n", stride, windows, loss, exp(loss), bits);
 done:
     vt_evaluation_close(&result);
     vt_loader_close(&loader);
@@ -64,24 +62,12 @@ done:
     return status;
 }
 
-static vt_status open_report(const vt_trained *model, const char *text, const char *path, FILE **file)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_output_open(path, file));
-    fprintf(*file, "stride,windows,loss,perplexity,bits\n");
-    vt_print_wrapped("%s (%s), windows of %lld words of %s\n", model->checkpoint, model->how_far,
-                     (long long)model->config->seq_len, text);
-    vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
-done:
-    return status;
-}
-
 vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *place, const vt_launch *launch)
 {
     vt_status status = VT_OK;
     vt_config *config = model->config;
     vt_inference with = {0};
-    FILE *file = NULL;
+    vt_text file = {0};
     char *text = NULL, *path = NULL;
     const vt_set set = test ? VT_SET_TEST : VT_SET_VALIDATION;
     const int64_t strides[2] = {config->seq_len, config->stride};
@@ -91,17 +77,21 @@ vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *pla
     VT_TRY(vt_place_take(place, with.world));
     path = vt_text_format("%s/perplexity.csv", place->directory);
     const bool is_first = with.world->rank == 0;
-    VT_TRY(vt_world_agree(with.world, is_first ? open_report(model, text, path, &file) : VT_OK));
+    vt_text_append(&file, "stride,windows,loss,perplexity,bits\n");
+    if (is_first) {
+        vt_print_wrapped("%s (%s), windows of %lld words of %s\n", model->checkpoint, model->how_far,
+                         (long long)config->seq_len, text);
+        vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
+    }
     for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {
         config->stride = strides[i];
-        VT_TRY(score(config, &with, set, file));
+        VT_TRY(score(config, &with, set, &file));
     }
-    if (is_first) {
-        VT_TRY(vt_output_close(file, path));
-        vt_print("written: %s\n", path);
-    }
+    VT_TRY(vt_world_agree(with.world, is_first ? vt_file_write(path, file.characters, file.length) : VT_OK));
+    if (is_first) vt_print("written: %s\n", path);
 done:
     vt_inference_close(&with, status);
+    vt_text_close(&file);
     free(text);
     free(path);
     return status;
