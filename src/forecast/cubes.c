@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/fourier.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "forecast/forecaster.h"
-#include "storage/output_file.h"
 #include "training/reader.h"
 #include "training/step.h"
 
@@ -120,61 +120,54 @@ done:
 
 /* ---- what is said of it ---- */
 
-static vt_status write_errors(const cubes *c, const char *output)
+/* On standard output, and with all digits as lines of a file. */
+static void tell_errors(const cubes *c, vt_text *file)
 {
-    vt_status status = VT_OK;
     const vt_score_names *names = &c->inference.task->scores;
-    FILE *file = NULL;
-    char *path = vt_text_format("%s/l1.csv", output);
-    VT_TRY(vt_output_open(path, &file));
-    fprintf(file, "channel,l1,copying\nloss,%.9g,%.9g\n", c->sums.loss, c->sums.baseline_loss);
-    vt_print("%-12s %10s %10s\n%-12s %10.6f %10.6f\n", "channel", "L1", "copying", "loss", c->sums.loss,
-             c->sums.baseline_loss);
+    const vt_evaluation *sums = &c->sums;
+    vt_text_append(file, "channel,l1,copying\nloss,%.9g,%.9g\n", sums->loss, sums->baseline_loss);
+    vt_print("%-12s %10s %10s\n%-12s %10.6f %10.6f\n", "channel", "L1", "copying", "loss", sums->loss,
+             sums->baseline_loss);
     for (int64_t i = 0; i < names->count; i++) {
-        const double model = c->sums.model.values[1 + i], copying = c->sums.baseline.values[1 + i];
-        vt_csv_text(file, names->names[i]);
-        fprintf(file, ",%.9g,%.9g\n", model, copying);
+        const double model = sums->model.values[1 + i], copying = sums->baseline.values[1 + i];
+        vt_csv_append(file, names->names[i]);
+        vt_text_append(file, ",%.9g,%.9g\n", model, copying);
         vt_print("%-12s %10.6f %10.6f\n", names->names[i], model, copying);
     }
-    VT_TRY(vt_output_close(file, path));
-done:
-    free(path);
-    return status;
 }
 
-static vt_status write_spectra(const cubes *c, const char *output)
+static void tell_spectra(const cubes *c, vt_text *file)
 {
-    vt_status status = VT_OK;
     const spectra *s = &c->spectra;
     const double points = pow((double)s->side, 3);
-    FILE *file = NULL;
-    char *path = vt_text_format("%s/spectrum.csv", output);
-    VT_TRY(vt_output_open(path, &file));
-    fprintf(file, "waves,predicted,true,ratio,correlation\n");
+    vt_text_append(file, "waves,predicted,true,ratio,correlation\n");
     vt_print("\ndensity: waves along a cube, predicted power / true, correlation\n");
     for (int64_t m = 1; m < s->count; m++) {
         const double *sums = s->shells[m], scale = 1 / (points * sums[COMPONENTS]);
         const double ratio = sums[PREDICTED] / sums[TRUE];
         const double correlation = sums[COMMON] / sqrt(sums[PREDICTED] * sums[TRUE]);
-        fprintf(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)m, sums[PREDICTED] * scale, sums[TRUE] * scale, ratio,
-                correlation);
+        vt_text_append(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)m, sums[PREDICTED] * scale, sums[TRUE] * scale,
+                       ratio, correlation);
         vt_print("%4lld %8.4f %8.4f\n", (long long)m, ratio, correlation);
     }
-    VT_TRY(vt_output_close(file, path));
-    vt_print_wrapped("written: l1.csv and spectrum.csv in %s\n", output);
-done:
-    free(path);
-    return status;
 }
 
 static vt_status report(const cubes *c, const char *output)
 {
     vt_status status = VT_OK;
+    vt_text errors = {0}, spectrum = {0};
+    char *paths[] = {vt_text_format("%s/l1.csv", output), vt_text_format("%s/spectrum.csv", output)};
     vt_print_wrapped("%s (%s), %lld cubes of %s\n", c->model->checkpoint, c->model->how_far,
                      (long long)c->source->sample_count, c->source->path);
-    VT_TRY(write_errors(c, output));
-    VT_TRY(write_spectra(c, output));
+    tell_errors(c, &errors);
+    tell_spectra(c, &spectrum);
+    VT_TRY(vt_file_write(paths[0], errors.characters, errors.length));
+    VT_TRY(vt_file_write(paths[1], spectrum.characters, spectrum.length));
+    vt_print_wrapped("written: l1.csv and spectrum.csv in %s\n", output);
 done:
+    for (int i = 0; i < 2; i++) free(paths[i]);
+    vt_text_close(&errors);
+    vt_text_close(&spectrum);
     return status;
 }
 
