@@ -83,15 +83,13 @@ static vt_status take_list(const char *list, int flag_count, char *const *flags,
     VT_CHECK(strchr(list, ',') != NULL,
              "--checkpoints=%s: expected at least two checkpoints with commas between them, like --checkpoints=A,B,C",
              list);
-    for (bool more = true; more;) {
-        const size_t length = strcspn(list, ",");
-        VT_CHECK(length > 0, "--checkpoints: there is nothing before or after a comma; expected names like A,B,C");
+    for (const char *next = list, *end; next != NULL; next = *end == ',' ? end + 1 : NULL) {
+        end = next + strcspn(next, ",");
+        VT_CHECK(end > next, "--checkpoints: there is nothing before or after a comma; expected names like A,B,C");
         free(name);
-        name = vt_text_format("%.*s", (int)length, list);
+        name = vt_text_format("%.*s", (int)(end - next), next);
         VT_TRY(vt_members_add(name, flag_count, flags, ranks, members));
         VT_TRY(check_last(members, name));
-        more = list[length] == ',';
-        list += length + more;
     }
 done:
     free(name);

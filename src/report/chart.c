@@ -253,22 +253,20 @@ void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int co
                     const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]))
 {
     double total = 0;
+    vt_text rows = {0};
     char number[VT_NUMBER_SIZE];
     for (int i = 0; i < count; i++) total += isfinite(bars[i].value) ? fmax(0, bars[i].value) : 0;
     if (!(total > 0)) return;
-    vt_page_append_text(html, "<figure><figcaption>", title, " <small>");
-    vt_text_append(html, "%s</small></figcaption><div class=\"whole\">", format(total, number));
-    for (int i = 0; i < count; i++)
-        if (bars[i].value > 0)
-            vt_text_append(html, "<span class=\"c%d\" style=\"width:%.2f%%\"></span>", colour_class(bars[i].colour),
-                           100 * bars[i].value / total);
-    vt_text_append(html, "</div><table class=\"bars\">");
-    for (int i = 0; i < count; i++) {
-        if (!(bars[i].value > 0)) continue;
-        vt_text_append(html, "<tr><th><i class=\"c%d\"></i>", colour_class(bars[i].colour));
-        vt_page_append_text(html, "", bars[i].name, "</th>");
-        vt_text_append(html, "<td>%s</td><td>%.1f %%</td></tr>", format(bars[i].value, number),
-                       100 * bars[i].value / total);
+    vt_text_append(html, "<figure><figcaption>%s <small>%s</small></figcaption><div class=\"whole\">", title,
+                   format(total, number));
+    for (const vt_bar *bar = bars; bar < bars + count; bar++) {
+        if (!(bar->value > 0)) continue;
+        const double percent = 100 * bar->value / total;
+        const int colour = colour_class(bar->colour);
+        vt_text_append(html, "<span class=\"c%d\" style=\"width:%.2f%%\"></span>", colour, percent);
+        vt_text_append(&rows, "<tr><th><i class=\"c%d\"></i>%s</th><td>%s</td><td>%.1f %%</td></tr>", colour, bar->name,
+                       format(bar->value, number), percent);
     }
-    vt_text_append(html, "</table></figure>\n");
+    vt_text_append(html, "</div><table class=\"bars\">%s</table></figure>\n", rows.characters);
+    vt_text_close(&rows);
 }

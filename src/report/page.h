@@ -69,7 +69,7 @@ typedef struct {
     int colour;
 } vt_bar;
 
-/* A <figure>; format(value) follows each name with its percentage. Bars of 0 are left out. */
+/* A <figure>; title and names are HTML. format(value) follows each name with its percentage. Bars of 0 are left out. */
 void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int count,
                     const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]));
 

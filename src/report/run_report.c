@@ -75,8 +75,7 @@ static void append_cards(vt_text *html, const vt_run_files *run)
     vt_text_append(html, "<div class=\"cards\">");
     for (const run_figure *figure = figures; figure < figures + FIGURES; figure++) {
         if (figure->value[0] == '\0') continue;
-        vt_page_append_text(html, "<div class=\"card\"><span>", figure->name, "</span>");
-        vt_page_append_text(html, "<b>", figure->value, "</b>");
+        vt_text_append(html, "<div class=\"card\"><span>%s</span><b>%s</b>", figure->name, figure->value);
         vt_page_append_text(html, "<span>", figure->detail, "</span></div>");
     }
     vt_text_append(html, "</div>\n");
