@@ -85,19 +85,17 @@ static const char *horizon_text(const vt_evaluated *e, double horizon, char text
 /* "u10 31 h (persistence 9 h)" for each channel. */
 static void print_horizons(const vt_evaluated *e)
 {
-    char text[VT_DATE_SIZE], other[VT_DATE_SIZE + 32];
-    int column = vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
-    for (int64_t c = 0, count = e->options->members.config->n_out_channels; c < count; c++) {
+    char text[VT_DATE_SIZE];
+    vt_text line = {0};
+    for (int64_t c = 0; c < e->options->members.config->n_out_channels; c++) {
         const double horizon = vt_scores_horizon(e->scores, c, VT_SCORE_MODEL, 1);
         const double persistence = vt_scores_horizon(e->scores, c, VT_SCORE_PERSISTENCE, 1);
-        snprintf(other, sizeof other, " (persistence %s)", horizon_text(e, persistence, text));
-        char *entry = vt_text_format(" %s %s%s%s", e->names[c], isnan(horizon) ? "-" : horizon_text(e, horizon, text),
-                                     isnan(persistence) ? "" : other, c < count - 1 ? "," : "");
-        if (column + (int)strlen(entry) > VT_PRINT_COLUMNS) column = vt_print("\n ") - 1;
-        column += vt_print("%s", entry);
-        free(entry);
+        vt_text_append(&line, "%s %s %s", c > 0 ? "," : "", e->names[c],
+                       isnan(horizon) ? "-" : horizon_text(e, horizon, text));
+        if (!isnan(persistence)) vt_text_append(&line, " (persistence %s)", horizon_text(e, persistence, text));
     }
-    vt_print("\n");
+    vt_print_wrapped("skill horizon, where ACC falls below %g:%s\n", VT_USEFUL_ACC, line.characters);
+    vt_text_close(&line);
 }
 
 static void print_table(const vt_evaluated *e)
