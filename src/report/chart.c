@@ -143,8 +143,8 @@ static void append_axes(vt_text *html, const vt_chart *chart, const axis *x, con
 vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
                    int colour)
 {
-    return (vt_line){name,  vt_table_column(table, x), vt_table_column(table, y), table->rows, table->columns, style,
-                     colour};
+    return (vt_line){
+        name, vt_table_column(table, x), vt_table_column(table, y), table->rows, table->names.count, style, colour};
 }
 
 vt_line vt_line_level(const char *name, const double *height)

@@ -75,7 +75,7 @@ static void find_baseline(vt_run_files *files)
 {
     const vt_table *epochs = &files->epochs;
     const int64_t column = vt_table_find(epochs, "valid_loss") + 1;
-    const char *found = column > 0 && column < epochs->columns ? epochs->names[column] : "";
+    const char *found = column > 0 && column < epochs->names.count ? epochs->names.names[column] : "";
     const bool is_loss = vt_text_ends_with(found, "_loss");
     files->baseline =
         is_loss ? vt_text_format("%.*s", (int)(strlen(found) - strlen("_loss")), found) : vt_text_copy("persistence");

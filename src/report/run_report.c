@@ -197,14 +197,14 @@ static void append_scores(vt_text *html, const vt_run_files *run)
     for (size_t k = 0; run->epochs.rows > 0 && k < sizeof kinds / sizeof kinds[0]; k++) {
         const size_t length = strlen(kinds[k].prefix);
         int64_t count = 0;
-        for (int64_t c = 0; c < run->epochs.columns; c++)
-            count += strncmp(run->epochs.names[c], kinds[k].prefix, length) == 0;
+        for (int64_t c = 0; c < run->epochs.names.count; c++)
+            count += strncmp(run->epochs.names.names[c], kinds[k].prefix, length) == 0;
         if (count > 1)
             vt_text_append(html, "</div><h2>%s by channel</h2><p class=\"sub\">%s</p>", kinds[k].title,
                            kinds[k].explanation);
         const unsigned small = count > 1 ? vt_charts_begin(html, count) : 0;
-        for (int64_t c = 0; c < run->epochs.columns; c++) {
-            const char *name = run->epochs.names[c];
+        for (int64_t c = 0; c < run->epochs.names.count; c++) {
+            const char *name = run->epochs.names.names[c];
             if (strncmp(name, kinds[k].prefix, length) != 0) continue;
             const double other = vt_run_baseline(run, name);
             const vt_line lines[2] = {vt_line_of(&run->epochs, "step", name, "validation", VT_LINE_DOTS, 1),
@@ -293,7 +293,7 @@ static void count_samples(vt_run_files *run)
     vt_table *const tables[] = {&run->steps, &run->epochs};
     for (int i = 0; i < 2; i++)
         for (int64_t row = 0; row < tables[i]->rows; row++)
-            tables[i]->values[row * tables[i]->columns + vt_table_find(tables[i], "step")] *= batch;
+            tables[i]->values[row * tables[i]->names.count + vt_table_find(tables[i], "step")] *= batch;
 }
 
 /* The keys of the first run whose values are not the same in all runs. */

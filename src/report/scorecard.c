@@ -10,18 +10,26 @@
 
 enum { MOST_LEADS = 14, CURVES = 3, SPECTRA = 4 };
 
-/* The rows of a channel follow one another: those of the channel that begins with row `first`. */
-static vt_table channel_at(const vt_table *table, int64_t first)
+static double hours_at(const vt_table *table, int64_t row)
 {
-    int64_t end = first;
-    while (end < table->rows && strcmp(table->labels[end], table->labels[first]) == 0) end++;
+    const double hours = vt_table_value(table, row, "lead_hours");
+    return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
+}
+
+/* The rows from `first` on that are of one channel, or of one lead: they follow one another. */
+static vt_table part_at(const vt_table *table, int64_t first, bool of_lead)
+{
+    int64_t end = first + 1;
+    while (end < table->rows && (of_lead ? hours_at(table, end) == hours_at(table, first)
+                                         : strcmp(table->labels.names[end], table->labels.names[first]) == 0))
+        end++;
     return vt_table_part(table, first, end - first);
 }
 
 static int64_t count_channels(const vt_table *table)
 {
     int64_t count = 0;
-    for (int64_t first = 0; first < table->rows; count++) first += channel_at(table, first).rows;
+    for (int64_t first = 0; first < table->rows; count++) first += part_at(table, first, false).rows;
     return count;
 }
 
@@ -56,15 +64,9 @@ static void count_days(vt_table *table)
     const lead_axis *axis = axis_of(table);
     const int64_t column = vt_table_find(table, "lead_hours");
     if (axis->name[0] != 'h' || column < 0 || table->rows == 0 || fmod(table->values[column], 24) != 0) return;
-    for (int64_t row = 0; row < table->rows; row++) table->values[row * table->columns + column] /= 24;
-    free(table->names[column]);
-    table->names[column] = vt_text_copy("lead_days");
-}
-
-static double hours_at(const vt_table *table, int64_t row)
-{
-    const double hours = vt_table_value(table, row, "lead_hours");
-    return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
+    for (int64_t row = 0; row < table->rows; row++) table->values[row * table->names.count + column] /= 24;
+    free(table->names.names[column]);
+    table->names.names[column] = vt_text_copy("lead_days");
 }
 
 /* Has this one of a channel's leads a column: all if they are few, else the first, the last, and some that are equally
@@ -104,7 +106,7 @@ static void append_cell(vt_text *html, double skill)
 static void append_scorecard(vt_text *html, const vt_table *scores, const char *column, const char *title)
 {
     if (!has_numbers(scores, column)) return;
-    const int64_t leads = channel_at(scores, 0).rows;
+    const int64_t leads = part_at(scores, 0, false).rows;
     vt_text_append(html,
                    "<figure><figcaption>%s</figcaption><div class=\"wide\"><table class=\"scores\"><thead><tr>"
                    "<th>channel</th>",
@@ -117,8 +119,8 @@ static void append_scorecard(vt_text *html, const vt_table *scores, const char *
     }
     vt_text_append(html, "</tr></thead>");
     for (int64_t first = 0; first < scores->rows;) {
-        const vt_table channel = channel_at(scores, first);
-        vt_page_append_text(html, "<tr><th>", channel.labels[0], "</th>");
+        const vt_table channel = part_at(scores, first, false);
+        vt_page_append_text(html, "<tr><th>", channel.labels.names[0], "</th>");
         for (int64_t i = 0; i < leads; i++)
             if (is_shown(i, leads)) append_cell(html, vt_table_value(&channel, i, column));
         vt_text_append(html, "</tr>");
@@ -218,20 +220,12 @@ static int add_curves(const vt_table *channel, const section *s, vt_line *lines)
     return count;
 }
 
-static vt_table lead_at(const vt_table *channel, int64_t first)
-{
-    int64_t end = first + 1;
-    const double hours = hours_at(channel, first);
-    while (end < channel->rows && hours_at(channel, end) == hours) end++;
-    return vt_table_part(channel, first, end - first);
-}
-
 /* Of a channel at the first lead, after 1 and 5 days, and at the last; the leads become the lines' names. */
 static int add_ratios(const vt_table *channel, const section *s, vt_line *lines, vt_text names[SPECTRA])
 {
     int count = 0;
     for (int64_t first = 0, next; first < channel->rows && count < SPECTRA; first = next) {
-        const vt_table lead = lead_at(channel, first);
+        const vt_table lead = part_at(channel, first, true);
         const double hours = hours_at(&lead, 0);
         next = first + lead.rows;
         if (first > 0 && next < channel->rows && hours != 24 && hours != 120) continue;
@@ -256,13 +250,13 @@ static void append_section(vt_text *html, const vt_table *table, const section *
     vt_text_append(html, "%s%s</p>", s->explanation, s->has_verdict ? verdict : "");
     const unsigned small = vt_charts_begin(html, count_channels(table));
     for (int64_t first = 0; first < table->rows;) {
-        const vt_table channel = channel_at(table, first);
+        const vt_table channel = part_at(table, first, false);
         vt_line lines[SPECTRA + 1]; /* CURVES are fewer */
         vt_text names[SPECTRA] = {0};
         int count = by_lead ? add_curves(&channel, s, lines) : add_ratios(&channel, s, lines, names);
         if (s->level_name != NULL) lines[count++] = vt_line_level(s->level_name, &s->level);
-        const char *units = s->level_name == NULL && channel.units != NULL ? channel.units[0] : NULL;
-        vt_chart_append(html, &(vt_chart){channel.labels[0], units, by_lead ? lead_time : s->x, lines, count,
+        const char *units = s->level_name == NULL && channel.units.count > 0 ? channel.units.names[0] : NULL;
+        vt_chart_append(html, &(vt_chart){channel.labels.names[0], units, by_lead ? lead_time : s->x, lines, count,
                                           small | (by_lead ? VT_CHART_FROM_ZERO : VT_CHART_MAY_BE_LOGARITHMIC)});
         for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
         first += channel.rows;
