@@ -11,11 +11,17 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "forecast/members.h"
 #include "parallel/world.h"
 #include "source/synthetic/atmosphere.h"
 #include "storage/trial.h"
 #include "task/weather/seasonal.h"
+
+/* What help says of flags that several subcommands have. */
+#define VT_MEMBERS_FLAG_HELP                                                                                           \
+    "an ensemble of N forecasts: by the noise of a model of loss crps, of several checkpoints, or with input_noise "   \
+    "on the initial state"
+#define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
+    "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
 
 #define VT_MOST_USED_OPTIONS                                                                                           \
     "The flags used most:\n"                                                                                           \

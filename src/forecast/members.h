@@ -15,13 +15,6 @@ typedef struct {
     bool noisy;        /* the model has noise of its own: it was trained on loss crps last */
 } vt_members;
 
-/* The help texts of the flags --members and --checkpoints. */
-#define VT_MEMBERS_FLAG_HELP                                                                                           \
-    "an ensemble of N forecasts: by the noise of a model of loss crps, of several checkpoints, or with input_noise "   \
-    "on the initial state"
-#define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
-    "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
-
 /* vt_trained_open for one more checkpoint, of whatever its model is. *members is to be closed. */
 vt_status vt_members_add(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members);
 
