@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/memory.h"
 
 /* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which colour-blind readers can tell apart; lighter in dark
  * mode. Of skill, blue is better, orange with hatching worse, so that they can be told apart without colours, too. */
@@ -89,16 +88,14 @@ vt_status vt_page_write(vt_text *html, const char *path)
 static void append_base64(vt_text *html, const uint8_t *bytes, size_t count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *encoded = vt_allocate(4 * ((count + 2) / 3) + 1, 1, "a page"), *next = encoded;
     for (size_t i = 0; i < count; i += 3) {
-        size_t there = count - i < 3 ? count - i : 3;
+        const size_t there = count - i < 3 ? count - i : 3;
         uint32_t group = 0;
+        char four[] = "====";
         for (size_t j = 0; j < 3; j++) group = group << 8 | (j < there ? bytes[i + j] : 0);
-        for (size_t j = 0; j < 4; j++) *next++ = j <= there ? digits[group >> (18 - 6 * j) & 63] : '=';
+        for (size_t j = 0; j <= there; j++) four[j] = digits[group >> (18 - 6 * j) & 63];
+        vt_text_append(html, "%s", four);
     }
-    *next = '\0';
-    vt_text_append(html, "%s", encoded);
-    free(encoded);
 }
 
 vt_status vt_page_append_picture(vt_text *html, const char *path, const char *caption)
