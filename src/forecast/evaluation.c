@@ -30,36 +30,29 @@ done:
     return status;
 }
 
-static vt_status find_map_channel(vt_evaluated *e)
+/* Their names, which are numbers where the data have none, what they mean, and which one the maps show. */
+static vt_status take_channels(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const char *wanted = e->options->channel;
-    const int64_t channels = e->options->members.config->n_out_channels;
-    vt_text there = {0};
-    e->map_channel = vt_task_weather.pictured(e->options->members.config).field;
-    if (wanted == NULL) return VT_OK;
-    e->map_channel = 0;
-    while (e->map_channel < channels && strcmp(e->names[e->map_channel], wanted) != 0) e->map_channel++;
-    for (int64_t c = 0; c < channels; c++) vt_text_append(&there, " %s", e->names[c]);
-    VT_CHECK(e->map_channel < channels, "--map_channel=%s: the model forecasts no such channel; it forecasts%s", wanted,
-             there.characters);
-done:
-    vt_text_close(&there);
-    return status;
-}
-
-/* Their names, which are numbers where the data have none, and what they mean. */
-static void take_channels(vt_evaluated *e)
-{
-    const int64_t channels = e->options->members.config->n_out_channels;
+    const vt_config *config = e->options->members.config;
     const vt_dataset *dataset = e->forecaster.from.dataset;
+    const char *wanted = e->options->channel;
+    vt_text all = {0};
     char buffer[32];
-    e->names = vt_allocate((size_t)channels, sizeof *e->names, "the evaluation");
-    e->variables = vt_allocate((size_t)channels, sizeof *e->variables, "the evaluation");
-    for (int64_t c = 0; c < channels; c++) {
+    e->names = vt_allocate((size_t)config->n_out_channels, sizeof *e->names, "the evaluation");
+    e->variables = vt_allocate((size_t)config->n_out_channels, sizeof *e->variables, "the evaluation");
+    e->map_channel = wanted == NULL ? vt_task_weather.pictured(config).field : -1;
+    for (int64_t c = 0; c < config->n_out_channels; c++) {
         e->names[c] = vt_text_copy(vt_scores_channel_name(vt_dataset_channel_names(dataset), c, buffer));
         e->variables[c] = vt_variable_described(e->names[c], vt_fields_about_meaning(vt_dataset_about(dataset), c));
+        if (e->map_channel < 0 && strcmp(e->names[c], wanted) == 0) e->map_channel = c;
+        vt_text_append(&all, " %s", e->names[c]);
     }
+    VT_CHECK(e->map_channel >= 0, "--map_channel=%s: the model forecasts no such channel; it forecasts%s", wanted,
+             all.characters);
+done:
+    vt_text_close(&all);
+    return status;
 }
 
 static vt_status open_data(vt_evaluated *e)
@@ -75,8 +68,7 @@ static vt_status open_data(vt_evaluated *e)
     vt_dataset_log_coordinates(from->dataset);
     VT_TRY(find_starts(from, e->options->rollout, e->options->every));
     VT_TRY(vt_climatologies_read(e));
-    take_channels(e);
-    VT_TRY(find_map_channel(e));
+    VT_TRY(take_channels(e));
 done:
     return status;
 }
