@@ -260,20 +260,6 @@ static vt_status append_picture(vt_text *html, const vt_run_files *run)
     return status;
 }
 
-/* The scores of the newest evaluation, if there is one. */
-static vt_status append_forecasts(vt_text *html, const vt_run_files *run)
-{
-    char *directory = vt_scorecard_find(run->directory);
-    if (directory == NULL) return VT_OK;
-    vt_page_append_text(html, "<h2>Forecasts</h2><p class=\"sub\">By vitrain evaluate: ", strrchr(directory, '/') + 1,
-                        "</p>");
-    char *verdict = NULL;
-    vt_status status = vt_scorecard_append(html, directory, &verdict);
-    free(directory);
-    free(verdict);
-    return status;
-}
-
 static void append_configuration(vt_text *html, const vt_run_files *run)
 {
     vt_page_append_text(html, "<h2>Configuration</h2><details open><summary>", run->configuration,
@@ -328,7 +314,7 @@ static vt_status append_run(vt_text *html, const vt_run_files *run)
     append_memory(html, run);
     vt_text_append(html, "</div>");
     vt_timeline_append(html, run);
-    VT_TRY(append_forecasts(html, run));
+    VT_TRY(vt_scorecard_append(html, run->directory));
     VT_TRY(append_picture(html, run));
     append_configuration(html, run);
     vt_text_append(html, "<footer>Written by vitrain from metrics.csv, epochs.csv, plan.csv and config.yaml beside it; "

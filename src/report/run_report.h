@@ -22,10 +22,7 @@ void vt_timeline_append(vt_text *html, const vt_run_files *run);
  * that says whether the ensemble is better than dressed forecasts, malloc'd; "": that isn't known. */
 vt_status vt_scorecard_write(const char *directory, const char *title, char **verdict);
 
-/* Appends the sections of an evaluation's directory to a page; verdict as above. Error: no scores.csv. */
-vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdict);
-
-/* The directory of the newest evaluation of a run, malloc'd; NULL: it has none. */
-char *vt_scorecard_find(const char *run_directory);
+/* Appends what the newest evaluation of a run found, if it has one. Error: a damaged file. */
+vt_status vt_scorecard_append(vt_text *html, const char *run_directory);
 
 #endif

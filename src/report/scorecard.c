@@ -284,7 +284,8 @@ done:
 
 /* ---- the page ---- */
 
-vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdict)
+/* The sections of an evaluation. */
+static vt_status append_evaluation(vt_text *html, const char *directory, char **verdict)
 {
     vt_status status = VT_OK;
     vt_table scores = {0};
@@ -317,7 +318,7 @@ vt_status vt_scorecard_write(const char *directory, const char *title, char **ve
     vt_text html = {0};
     char *path = vt_text_format("%s/scores.html", directory);
     vt_page_begin(&html, "how good the forecasts are", title);
-    VT_TRY(vt_scorecard_append(&html, directory, verdict));
+    VT_TRY(append_evaluation(&html, directory, verdict));
     vt_text_append(&html, "<footer>Written by vitrain evaluate from scores.csv and spectra.csv beside it; "
                           "docs/evaluation.md says what the scores mean.</footer>");
     VT_TRY(vt_page_write(&html, path));
@@ -327,7 +328,8 @@ done:
     return status;
 }
 
-char *vt_scorecard_find(const char *run_directory)
+/* The directory of the newest evaluation of a run, malloc'd; NULL: it has none. */
+static char *find_newest(const char *run_directory)
 {
     char *directory = vt_text_format("%s/evaluation", run_directory), *newest = NULL;
     vt_names evaluations = vt_file_matching(directory, "*");
@@ -345,4 +347,16 @@ char *vt_scorecard_find(const char *run_directory)
     vt_names_close(&evaluations);
     free(directory);
     return newest;
+}
+
+vt_status vt_scorecard_append(vt_text *html, const char *run_directory)
+{
+    char *directory = find_newest(run_directory), *verdict = NULL;
+    if (directory == NULL) return VT_OK;
+    vt_page_append_text(html, "<h2>Forecasts</h2><p class=\"sub\">By vitrain evaluate: ", vt_file_name(directory),
+                        "</p>");
+    const vt_status status = append_evaluation(html, directory, &verdict);
+    free(directory);
+    free(verdict);
+    return status;
 }
