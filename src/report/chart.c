@@ -25,13 +25,6 @@ const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE])
     return buffer;
 }
 
-const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE])
-{
-    if (!(value >= 1e6)) return vt_number_short(value, buffer);
-    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * value);
-    return buffer;
-}
-
 const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE])
 {
     if (seconds < 120)

@@ -76,9 +76,6 @@ void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int co
 /* 4 significant digits; whole numbers from 10,000 on; 3 digits below 0.001 and from a million on. */
 const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE]);
 
-/* "86.12 M"; below a million as vt_number_short. */
-const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE]);
-
 /* "92.5 min": in s, min, h or days. */
 const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE]);
 

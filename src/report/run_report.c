@@ -24,6 +24,14 @@ typedef struct {
     char detail[96];
 } run_figure;
 
+/* "86.12 M"; below a million as vt_number_short. */
+static const char *millions(double value, char buffer[VT_NUMBER_SIZE])
+{
+    if (!(value >= 1e6)) return vt_number_short(value, buffer);
+    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * value);
+    return buffer;
+}
+
 /* The rest is printed into its detail, if there is a value. */
 static void set(run_figure *figure, const char *name, double value,
                 const char *(*value_text)(double value, char buffer[VT_NUMBER_SIZE]), const char *detail, ...)
@@ -63,7 +71,7 @@ static void figures_of(const vt_run_files *run, run_figure figures[FIGURES])
         vt_number_short(1e-9 * flops / seconds, number));
     set(&figures[6], "training took", seconds > 0 ? seconds : (double)NAN, vt_number_duration, "data wait %.1f %%",
         100 * waited / seconds);
-    set(&figures[7], "parameters", vt_table_value(&run->plan, 0, "model_parameters"), vt_number_millions,
+    set(&figures[7], "parameters", vt_table_value(&run->plan, 0, "model_parameters"), millions,
         ranks > 1 ? "%.0f ranks, each %s" : "%.0f rank, %s", ranks, vt_text_bytes(memory, number));
 }
 
