@@ -45,7 +45,7 @@ static vt_status take_channels(vt_evaluated *e)
     for (int64_t c = 0; c < config->n_out_channels; c++) {
         e->names[c] = vt_text_copy(vt_scores_channel_name(vt_dataset_channel_names(dataset), c, buffer));
         e->variables[c] = vt_variable_described(e->names[c], vt_fields_about_meaning(vt_dataset_about(dataset), c));
-        if (e->map_channel < 0 && strcmp(e->names[c], wanted) == 0) e->map_channel = c;
+        if (wanted != NULL && e->map_channel < 0 && strcmp(e->names[c], wanted) == 0) e->map_channel = c;
         vt_text_append(&all, " %s", e->names[c]);
     }
     VT_CHECK(e->map_channel >= 0, "--map_channel=%s: the model forecasts no such channel; it forecasts%s", wanted,
