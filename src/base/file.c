@@ -1,7 +1,9 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -53,6 +55,18 @@ char *vt_file_directory(const char *path)
 {
     const int length = (int)(vt_file_name(path) - path);
     return length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length > 1 ? length - 1 : 1, path);
+}
+
+vt_names vt_file_matching(const char *directory, const char *pattern)
+{
+    vt_names paths = {0};
+    DIR *opened = opendir(directory);
+    for (const struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;)
+        if (fnmatch(pattern, entry->d_name, FNM_PERIOD) == 0)
+            vt_names_take(&paths, vt_text_format("%s/%s", directory, entry->d_name));
+    if (opened != NULL) closedir(opened);
+    vt_names_sort(&paths);
+    return paths;
 }
 
 const char *vt_file_of_address(const char *address)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 /* Opens a file for reading, if it is a regular one: a pipe could wait forever, and a device never end. *size: its bytes
  * (size may be NULL). */
@@ -31,6 +32,10 @@ const char *vt_file_name(const char *path);
 
 /* What stands before that slash; "." if there is none. malloc'd. */
 char *vt_file_directory(const char *path);
+
+/* The files of a directory whose names match a pattern of the shell ("epoch-*.png", where * stands for no leading dot):
+ * their paths, sorted; none if it can't be read. */
+vt_names vt_file_matching(const char *directory, const char *pattern);
 
 /* The path in "file:///path"; every other text is one already. */
 const char *vt_file_of_address(const char *address);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/find.h"
 #include "checkpoint/inside.h"
 #include "model/model.h"
 #include "source/sources.h"

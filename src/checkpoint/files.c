@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "checkpoint/inside.h"
 #include "storage/output_file.h"
 

@@ -44,4 +44,7 @@ int vt_checkpoint_hold(const char *directory);
  */
 vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **found);
 
+/* Do both paths exist, and do they name the same file or directory? */
+bool vt_checkpoint_is_one_place(const char *a, const char *b);
+
 #endif

@@ -63,9 +63,6 @@ enum { VT_CHECKPOINT_VERSION = 2 };
 vt_status vt_checkpoint_write_progress(vt_tensor_file *index, const vt_run_progress *progress,
                                        const vt_optimizer_progress *optimizer);
 
-/* Do both paths exist, and do they name the same file or directory? */
-bool vt_checkpoint_is_one_place(const char *a, const char *b);
-
 /* malloc'd, as all names here are. */
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
 

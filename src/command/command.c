@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "forecast/members.h"
 #include "parallel/world.h"
 #include "source/synthetic/atmosphere.h"
 #include "storage/trial.h"
@@ -20,6 +19,14 @@
 
 #define VT_EVERY_OPTION                                                                                                \
     "Every key of a configuration is a flag, too, and flags win: `vitrain options` lists them all.\n"
+
+/* What help says of flags that several subcommands have. */
+#define VT_MEMBERS_FLAG_HELP                                                                                           \
+    "an ensemble of N forecasts: by the noise of a model of loss crps, of several checkpoints, or with input_noise "   \
+    "on the initial state"
+#define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
+    "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
+
 #define VT_MOST_USED_OPTIONS                                                                                           \
     "The flags used most:\n"                                                                                           \
     "  --config=NAME          the named configuration to use (base)\n"                                                 \

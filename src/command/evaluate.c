@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
-#include "forecast/forecaster.h"
 #include "forecast/language.h"
 
 /* In the directory of the run that owns the checkpoint, or in the current one; an ensemble has its own. */
@@ -44,14 +43,13 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
     vt_status status = VT_OK;
     const vt_evaluate_flags *flags = call->flags;
     const char *named = call->operand_count > 0 ? call->operands[0] : NULL, *list = flags->checkpoints;
-    const int64_t members = flags->members > 0 ? flags->members : 0;
     VT_CHECK(named != NULL || list != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
     if (list == NULL)
         VT_TRY(vt_members_add(named, call->option_count, call->options, call->launch.world_size, &options->members));
     const bool of_text = list == NULL && vt_trained_on_text(options->members.config);
     const bool of_cubes = list == NULL && vt_trained_on_cubes(options->members.config);
-    const bool plain = members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL &&
-                       options->error_times < 0;
+    const bool plain = flags->members < 1 && options->channel == NULL && options->every == 1 &&
+                       options->forecasts == NULL && options->error_times < 0;
     VT_CHECK(plain || !of_text,
              "evaluate: a language model has neither members nor maps; leave out --members, --every, --map_channel, "
              "--forecasts and --error_times");
@@ -61,9 +59,8 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
     if (!of_text && !of_cubes) {
         if (flags->forecasts != NULL)
             VT_TRY(vt_forecast_file_check_path("--forecasts", flags->forecasts, flags->force));
-        VT_TRY(vt_members_configure(named, list, members, call->option_count, call->options, call->launch.world_size,
-                                    &options->members));
-        VT_TRY(vt_forecaster_check_rollout(options->members.config, options->rollout));
+        VT_TRY(vt_members_configure(named, list, flags->members, options->rollout, call->option_count, call->options,
+                                    call->launch.world_size, &options->members));
     }
     options->place.is_named = flags->output != NULL;
     options->place.replaces = flags->force;

@@ -49,7 +49,7 @@ static void print_end(const char *directory)
     bool going = vt_run_directory_lock(directory, false, &lock) != VT_OK;
     vt_error_clear();
     vt_run_directory_unlock(&lock);
-    char *last = vt_run_last_line(directory);
+    char *last = vt_run_last_line(directory, NULL);
     vt_print("  state: %s; the log's last line: %s\n",
              going                             ? "running"
              : vt_run_is_finished(last)        ? "ended"

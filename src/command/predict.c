@@ -1,7 +1,6 @@
 #include "command/command.h"
 
 #include "forecast/forecast_file.h"
-#include "forecast/forecaster.h"
 #include "forecast/prediction.h"
 
 vt_status vt_command_predict(const vt_call *call)
@@ -19,14 +18,13 @@ vt_status vt_command_predict(const vt_call *call)
     VT_CHECK((named != NULL || flags->checkpoints != NULL) && options.time != NULL && options.output != NULL,
              "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
     VT_TRY(vt_forecast_file_check_path("--output", options.output, flags->force));
-    VT_TRY(vt_members_configure(named, flags->checkpoints, flags->members > 0 ? flags->members : 0, call->option_count,
+    VT_TRY(vt_members_configure(named, flags->checkpoints, flags->members, options.steps, call->option_count,
                                 call->options, call->launch.world_size, &options.members));
     VT_CHECK(
         options.members.config->data_parallel == 1,
         "predict forecasts from one initial time, which the %lld ranks can only share as stages of the model: start "
         "one rank, or give --pipeline_parallel=%lld",
         (long long)options.members.config->ranks, (long long)options.members.config->ranks);
-    VT_TRY(vt_forecaster_check_rollout(options.members.config, options.steps));
     VT_TRY(vt_predict(&options, &call->launch));
 done:
     vt_members_close(&options.members);

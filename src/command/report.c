@@ -9,14 +9,10 @@ vt_status vt_command_report(const vt_call *call)
 {
     vt_status status = VT_OK;
     const char *output = ((const vt_report_flags *)call->flags)->output;
-    char *path = NULL;
-    path = output != NULL             ? vt_text_copy(output)
-           : call->operand_count == 1 ? vt_text_format("%s/report.html", call->operands[0])
-                                      : vt_text_copy("compare.html");
-    if (call->operand_count == 1)
-        VT_TRY(vt_run_report_write(call->operands[0], path));
-    else
-        VT_TRY(vt_run_report_compare(call->operands, call->operand_count, path));
+    char *path = output != NULL             ? vt_text_copy(output)
+                 : call->operand_count == 1 ? vt_text_format("%s/report.html", call->operands[0])
+                                            : vt_text_copy("compare.html");
+    VT_TRY(vt_run_report_write(call->operands, call->operand_count, path));
     vt_print("%s\n", path);
 done:
     free(path);

@@ -47,7 +47,7 @@ static bool says_the_end(const char *last)
  * step. */
 static bool has_ended(const char *directory, double idle)
 {
-    char *last = vt_run_last_line(directory);
+    char *last = vt_run_last_line(directory, NULL);
     int lock = -1;
     bool said = says_the_end(last);
     bool held = vt_run_directory_lock(directory, false, &lock) != VT_OK;
@@ -97,7 +97,7 @@ vt_status vt_command_watch(const vt_call *call)
     vt_progress_close(&progress);
     print_line(&figures);
     if (flags->once) goto done;
-    char *last = vt_run_last_line(directory);
+    char *last = vt_run_last_line(directory, NULL);
     vt_print_wrapped("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
     free(last);
 done:

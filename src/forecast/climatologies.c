@@ -14,12 +14,12 @@ static vt_status find_file(const vt_evaluated *e, int option, const char *name, 
                            bool *there)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->members->config;
+    const vt_config *config = e->options->members.config;
     *there = vt_output_exists(path);
     if (*there) return VT_OK;
     VT_CHECK(config->origin[option] != VT_FROM_COMMAND_LINE, "--%s=%s is not there; `vitrain stats` makes such a file",
              name, path);
-    if (e->world->rank == 0)
+    if (e->forecaster.inference.world->rank == 0)
         vt_print("%s '%s' is not there, so %s can't be scored; `vitrain stats %s` makes it\n", name, path, loss,
                  config->data_dir != NULL ? config->data_dir : "DIR");
 done:
@@ -32,8 +32,8 @@ done:
 static vt_status read_mean(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->members->config;
-    const vt_dataset *dataset = e->dataset;
+    const vt_config *config = e->options->members.config;
+    const vt_dataset *dataset = e->forecaster.from.dataset;
     const int64_t channels = config->n_out_channels, height = config->img_size[0], width = config->img_size[1];
     vt_fields_about *about = NULL;
     int64_t *order = NULL, needed = channels;
@@ -87,14 +87,14 @@ static const char no_seasonal[] = "skill, ACC against the season and the skill h
 static vt_status check_targets(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->members->config;
+    const vt_config *config = e->options->members.config;
     char text[VT_DATE_SIZE], *reason = NULL;
-    for (int64_t i = 0; i < e->start_count && reason == NULL; i++) {
+    for (int64_t i = 0; i < e->forecaster.from.count && reason == NULL; i++) {
         vt_date date;
-        const bool dated = vt_dataset_date(e->dataset, e->starts[i], 0, &date);
+        const bool dated = vt_dataset_date(e->forecaster.from.dataset, e->forecaster.from.samples[i], 0, &date);
         if (!dated) reason = vt_text_copy("the dates of this set are not known");
         for (int64_t lead = 1; dated && lead <= e->options->rollout && reason == NULL; lead++) {
-            vt_dataset_date(e->dataset, e->starts[i], lead, &date);
+            vt_dataset_date(e->forecaster.from.dataset, e->forecaster.from.samples[i], lead, &date);
             if (!vt_seasonal_has(e->climatology, date))
                 reason = vt_text_format("it has no climatology for the time of day of %s", vt_date_format(date, text));
         }
@@ -102,7 +102,7 @@ static vt_status check_targets(vt_evaluated *e)
     if (reason == NULL) return VT_OK;
     VT_CHECK(config->origin[VT_OPTION_climatology_path] != VT_FROM_COMMAND_LINE, "--climatology_path=%s: %s",
              config->climatology_path, reason);
-    if (e->world->rank == 0)
+    if (e->forecaster.inference.world->rank == 0)
         vt_print("climatology_path '%s': %s, so %s can't be scored\n", config->climatology_path, reason, no_seasonal);
     vt_seasonal_close(&e->climatology);
 done:
@@ -113,7 +113,7 @@ done:
 vt_status vt_climatologies_read(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->members->config;
+    const vt_config *config = e->options->members.config;
     bool there = false;
     vt_fields_about *about = NULL;
     VT_TRY(find_file(e, VT_OPTION_time_means_path, "time_means_path", config->time_means_path,
@@ -121,11 +121,12 @@ vt_status vt_climatologies_read(vt_evaluated *e)
     if (there) VT_TRY(read_mean(e));
     VT_TRY(find_file(e, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal, &there));
     if (!there) goto done;
-    VT_TRY(vt_known_climatology_open(config->climatology_path, vt_dataset_about(e->dataset), config->n_out_channels,
-                                     (vt_span){0, config->img_size[0]}, true, &e->climatology));
+    VT_TRY(vt_known_climatology_open(config->climatology_path, vt_dataset_about(e->forecaster.from.dataset),
+                                     config->n_out_channels, (vt_span){0, config->img_size[0]}, true, &e->climatology));
     const char *said = vt_seasonal_facts_of(e->climatology)->about;
     if (said != NULL) VT_TRY(vt_fields_about_parse(said, config->climatology_path, &about));
-    VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, e->dataset, about, config->climatology_path));
+    VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, e->forecaster.from.dataset, about,
+                                 config->climatology_path));
     VT_TRY(check_targets(e));
 done:
     vt_fields_about_close(&about);

@@ -12,15 +12,16 @@
 
 /* ---- what it needs ---- */
 
-static vt_status find_starts(vt_evaluated *e, int64_t every)
+/* Every N-th sample of the dataset that reaches to the last lead time. */
+static vt_status find_starts(vt_initial_times *from, int64_t rollout, int64_t every)
 {
     vt_status status = VT_OK;
-    int64_t samples = vt_dataset_source(e->dataset)->sample_count, rollout = e->options->rollout;
-    const vt_dataset_options *options = vt_dataset_options_of(e->dataset);
-    e->starts = vt_allocate((size_t)samples, sizeof *e->starts, "the evaluation");
+    const int64_t samples = vt_dataset_source(from->dataset)->sample_count;
+    const vt_dataset_options *options = vt_dataset_options_of(from->dataset);
+    from->samples = vt_allocate((size_t)samples, sizeof *from->samples, "the evaluation");
     for (int64_t i = 0; i < samples; i += every)
-        if (vt_dataset_reaches(e->dataset, i, rollout)) e->starts[e->start_count++] = i;
-    VT_CHECK(e->start_count > 0,
+        if (vt_dataset_reaches(from->dataset, i, rollout)) from->samples[from->count++] = i;
+    VT_CHECK(from->count > 0,
              "%s '%s': no file is long enough for a forecast of %lld steps, which spans %lld times; use a smaller "
              "--rollout",
              options->option_name, options->directory, (long long)rollout,
@@ -29,87 +30,112 @@ done:
     return status;
 }
 
-static vt_status find_map_channel(vt_evaluated *e)
+/* Their names, which are numbers where the data have none, what they mean, and which one the maps show. */
+static vt_status take_channels(vt_evaluated *e)
 {
     vt_status status = VT_OK;
+    const vt_config *config = e->options->members.config;
+    const vt_dataset *dataset = e->forecaster.from.dataset;
     const char *wanted = e->options->channel;
-    const int64_t channels = e->members->config->n_out_channels;
-    vt_text there = {0};
-    e->map_channel = vt_task_weather.pictured(e->members->config).field;
-    if (wanted == NULL) return VT_OK;
-    e->map_channel = 0;
-    while (e->map_channel < channels && strcmp(e->names[e->map_channel], wanted) != 0) e->map_channel++;
-    for (int64_t c = 0; c < channels; c++) vt_text_append(&there, " %s", e->names[c]);
-    VT_CHECK(e->map_channel < channels, "--map_channel=%s: the model forecasts no such channel; it forecasts%s", wanted,
-             there.characters);
-done:
-    vt_text_close(&there);
-    return status;
-}
-
-/* Their names, which are numbers where the data have none, and what they mean. */
-static void take_channels(vt_evaluated *e)
-{
-    const int64_t channels = e->members->config->n_out_channels;
+    vt_text all = {0};
     char buffer[32];
-    e->names = vt_allocate((size_t)channels, sizeof *e->names, "the evaluation");
-    e->variables = vt_allocate((size_t)channels, sizeof *e->variables, "the evaluation");
-    for (int64_t c = 0; c < channels; c++) {
-        e->names[c] = vt_text_copy(vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer));
-        e->variables[c] = vt_variable_described(e->names[c], vt_fields_about_meaning(vt_dataset_about(e->dataset), c));
+    e->names = vt_allocate((size_t)config->n_out_channels, sizeof *e->names, "the evaluation");
+    e->variables = vt_allocate((size_t)config->n_out_channels, sizeof *e->variables, "the evaluation");
+    e->map_channel = wanted == NULL ? vt_task_weather.pictured(config).field : -1;
+    for (int64_t c = 0; c < config->n_out_channels; c++) {
+        e->names[c] = vt_text_copy(vt_scores_channel_name(vt_dataset_channel_names(dataset), c, buffer));
+        e->variables[c] = vt_variable_described(e->names[c], vt_fields_about_meaning(vt_dataset_about(dataset), c));
+        if (wanted != NULL && e->map_channel < 0 && strcmp(e->names[c], wanted) == 0) e->map_channel = c;
+        vt_text_append(&all, " %s", e->names[c]);
     }
+    VT_CHECK(e->map_channel >= 0, "--map_channel=%s: the model forecasts no such channel; it forecasts%s", wanted,
+             all.characters);
+done:
+    vt_text_close(&all);
+    return status;
 }
 
 static vt_status open_data(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->members->config;
+    const vt_config *config = e->options->members.config;
+    vt_initial_times *from = &e->forecaster.from;
     e->plane = config->img_size[0] * config->img_size[1];
     vt_dataset_options data = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
     data.sample_limit = config->limit_nsamples_val;
-    VT_TRY(vt_forecaster_open_data(e->members->models, data, &e->dataset));
-    e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
-    vt_dataset_log_coordinates(e->dataset);
-    VT_TRY(find_starts(e, e->options->every));
+    VT_TRY(vt_forecaster_open_data(e->options->members.models, data, &from->dataset));
+    e->step = vt_dataset_minutes_a_time(from->dataset) * config->dt;
+    vt_dataset_log_coordinates(from->dataset);
+    VT_TRY(find_starts(from, e->options->rollout, e->options->every));
     VT_TRY(vt_climatologies_read(e));
-    take_channels(e);
-    VT_TRY(find_map_channel(e));
+    VT_TRY(take_channels(e));
 done:
     return status;
 }
 
-static vt_status take_memory(vt_evaluated *e)
+static void take_memory(vt_evaluated *e)
 {
-    vt_status status = VT_OK;
-    const vt_config *config = e->members->config;
-    const size_t out = (size_t)(config->n_out_channels * e->plane);
-    VT_TRY(vt_states_open(e->members, e->world, e->forecaster, e->dataset, e->start_count, e->options->place.directory,
-                          &e->states));
-    e->persistence = vt_allocate((size_t)(e->states.batch + 2), out * sizeof(float), "the evaluation");
-    e->target = e->persistence + (size_t)e->states.batch * out;
+    const vt_config *config = e->options->members.config;
+    const vt_task *task = e->forecaster.inference.task;
+    const vt_dataset *dataset = e->forecaster.from.dataset;
+    const size_t out = (size_t)(config->n_out_channels * e->plane), batch = (size_t)e->forecaster.batch;
+    e->persistence = vt_allocate(batch + 2, out * sizeof(float), "the evaluation");
+    e->target = e->persistence + batch * out;
     e->seasonal = e->target + out;
-    const vt_task *task = vt_forecaster_task(e->forecaster);
     e->stds = vt_allocate((size_t)task->field_count, sizeof *e->stds, "the evaluation");
     vt_weather_stds(task, e->stds);
-    const double *longitudes = vt_dataset_known_coordinate(e->dataset, true);
+    const double *longitudes = vt_dataset_known_coordinate(dataset, true);
     const vt_scores_options options = {.leads = e->options->rollout,
                                        .channels = config->n_out_channels,
                                        .height = config->img_size[0],
                                        .width = config->img_size[1],
-                                       .latitudes = vt_dataset_latitudes(e->dataset),
+                                       .latitudes = vt_dataset_latitudes(dataset),
                                        .climatology = e->mean,
                                        .stds = e->stds,
-                                       .members = vt_members_number(e->members),
+                                       .members = e->forecaster.number,
                                        .goes_round =
                                            longitudes != NULL && vt_window_goes_round(longitudes, config->img_size[1]),
                                        .names = (const char *const *)e->names,
                                        .variables = e->variables,
                                        .step = e->step};
     vt_scores_open(&options, &e->scores);
-    if (e->members->count > 0) vt_ensemble_open(&options, &e->ensemble);
+    if (e->options->members.count > 0) vt_ensemble_open(&options, &e->ensemble);
     vt_spectra_open(&options, &e->spectra);
-done:
-    return status;
+}
+
+/* ---- how large errors are ---- */
+
+/* Adds the errors of a forecast at lead 0, 1, …, or at `leads` of the climatology; those that are NaN are left out. In
+ * the memory are first, of each number, the sum of its squared errors and how many there are. In the end its beginning
+ * holds the roots of their means, as float32. */
+static void add_errors(vt_training_errors *errors, int64_t lead, const float *forecast, const float *target)
+{
+    double *sums = (double *)errors->memory + lead * errors->size * 2;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < errors->size; i++) {
+        const double error = (double)forecast[i] - (double)target[i];
+        if (isnan(error)) continue;
+        sums[2 * i] += error * error;
+        sums[2 * i + 1] += 1;
+    }
+}
+
+/* Collective: what they are over all ranks. */
+static void finish_errors(vt_training_errors *errors, vt_world *world)
+{
+    double *sums = errors->memory;
+    for (int64_t lead = 0; lead <= errors->leads; lead++)
+        vt_world_sum(world, sums + lead * errors->size * 2, errors->size * 2);
+    for (int64_t i = 0; i < (errors->leads + 1) * errors->size; i++) {
+        const float std = (float)sqrt(sums[2 * i] / sums[2 * i + 1]); /* NaN if there are none */
+        memcpy((char *)errors->memory + (size_t)i * sizeof std, &std, sizeof std);
+    }
+}
+
+/* How large they are then, [size]; NaN: none was added. NULL: nothing is known. */
+static const float *errors_at(const vt_training_errors *errors, int64_t lead)
+{
+    return errors->memory != NULL ? (const float *)errors->memory + lead * errors->size : NULL;
 }
 
 /* ---- forecasts ---- */
@@ -119,27 +145,28 @@ done:
 static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_t lead)
 {
     vt_status status = VT_OK;
-    const int64_t start = e->starts[index], leads = e->options->rollout;
+    const int64_t start = e->forecaster.from.samples[index], leads = e->options->rollout;
+    vt_dataset *dataset = e->forecaster.from.dataset;
     const vt_seasonal *seasonal = e->climatology;
-    const float *forecast = vt_states_forecast(&e->states, i);
-    float *persistence = e->persistence + i * e->members->config->n_out_channels * e->plane;
+    const float *forecast = vt_forecast_mean(&e->forecaster, i);
+    float *persistence = e->persistence + i * e->options->members.config->n_out_channels * e->plane;
     vt_score_fields fields = {.forecast = forecast, .target = e->target, .persistence = persistence};
     vt_date date = {0};
-    VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
-    if (seasonal != NULL && vt_dataset_date(e->dataset, start, lead + 1, &date) && vt_seasonal_has(seasonal, date)) {
+    VT_TRY(vt_dataset_read_later(dataset, start, lead + 1, e->target));
+    if (seasonal != NULL && vt_dataset_date(dataset, start, lead + 1, &date) && vt_seasonal_has(seasonal, date)) {
         VT_TRY(vt_seasonal_at(seasonal, date, e->seasonal));
         fields.seasonal = e->seasonal;
     }
     if (e->of_training) {
         const float *climatology = seasonal != NULL ? fields.seasonal : e->mean;
-        vt_training_errors_add(&e->errors, lead, forecast, e->target);
-        if (climatology != NULL) vt_training_errors_add(&e->errors, leads, climatology, e->target);
+        add_errors(&e->errors, lead, forecast, e->target);
+        if (climatology != NULL) add_errors(&e->errors, leads, climatology, e->target);
         return VT_OK;
     }
-    if (lead == 0) VT_TRY(vt_dataset_read_later(e->dataset, start, 0, persistence)); /* forecasts what they are */
-    for (int k = 0; k < 2; k++) fields.stds[k] = vt_training_errors_stds(&e->errors, k == 0 ? lead : leads);
+    if (lead == 0) VT_TRY(vt_dataset_read_later(dataset, start, 0, persistence)); /* forecasts what they are */
+    for (int k = 0; k < 2; k++) fields.stds[k] = errors_at(&e->errors, k == 0 ? lead : leads);
     vt_scores_add(e->scores, lead, &fields);
-    if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->states.fields, e->target);
+    if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->forecaster.fields, e->target);
     vt_spectra_add(e->spectra, lead, forecast, e->target);
     if (index == 0) VT_TRY(vt_maps_draw(e, lead, e->target, forecast));
 done:
@@ -148,27 +175,19 @@ done:
 
 /* ---- files of forecasts ---- */
 
-/* On rank 0: opens the file of all forecasts; of the training set, writes how large errors are. */
-static vt_status open_archive(vt_evaluated *e, const char *path)
+/* On rank 0: opens a file of all forecasts, or of how large errors in the training set are. */
+static vt_status open_file(vt_evaluated *e, const char *path, vt_forecast_file **file)
 {
-    vt_status status = VT_OK;
-    const vt_evaluation_options *options = e->options;
     const vt_forecast_file_options result = {.option = "--forecasts",
                                              .path = path,
-                                             .command = options->command,
-                                             .states = &e->states,
-                                             .about = vt_dataset_about(e->dataset),
-                                             .starts = e->starts,
-                                             .start_count = e->of_training ? 0 : e->start_count,
-                                             .steps = options->rollout,
+                                             .command = e->options->command,
+                                             .forecaster = &e->forecaster,
+                                             .about = vt_dataset_about(e->forecaster.from.dataset),
+                                             .steps = e->options->rollout,
                                              .archive = true,
-                                             .has_stds = e->of_training};
-    if (e->world->rank > 0) return VT_OK;
-    VT_TRY(vt_forecast_file_open(&result, &e->archive));
-    for (int64_t lead = 0; lead < options->rollout && e->of_training; lead++)
-        VT_TRY(vt_forecast_file_write(e->archive, 0, VT_FORECAST_STD, lead, vt_training_errors_stds(&e->errors, lead)));
-done:
-    return status;
+                                             .has_stds = e->of_training,
+                                             .stds_alone = e->of_training};
+    return e->forecaster.inference.world->rank == 0 ? vt_forecast_file_open(&result, file) : VT_OK;
 }
 
 /* Collective. The first stage of a model takes its forecasts. */
@@ -176,115 +195,124 @@ static vt_status take_lead(void *context, int64_t first)
 {
     vt_status status = VT_OK;
     vt_evaluated *e = context;
-    const bool has_forecasts = e->world->coordinate[VT_AXIS_PIPELINE] == 0;
-    for (int64_t i = 0; i < e->states.count && has_forecasts && status == VT_OK; i++)
-        status = take_forecast(e, first + i, i, e->states.lead - 1);
-    VT_TRY(vt_world_agree(e->world, status));
-    if (e->models == NULL) goto done;
-    if (has_forecasts) status = vt_forecast_file_write_lead(e->archive, e->models, &e->states, first);
-    VT_TRY(vt_world_agree(e->world, status));
+    vt_forecaster *f = &e->forecaster;
+    vt_world *world = f->inference.world;
+    const bool has_forecasts = world->coordinate[VT_AXIS_PIPELINE] == 0;
+    for (int64_t i = 0; i < f->count && has_forecasts && status == VT_OK; i++)
+        status = take_forecast(e, first + i, i, f->lead - 1);
+    VT_TRY(vt_world_agree(world, status));
+    if (e->options->forecasts == NULL || e->of_training) goto done;
+    if (has_forecasts) status = vt_forecast_file_write_lead(e->archive, f, first);
+    VT_TRY(vt_world_agree(world, status));
 done:
     return status;
-}
-
-static vt_status forecast_all(vt_evaluated *e)
-{
-    return vt_states_forecast_all(&e->states, e->starts, e->start_count, e->options->rollout, take_lead, e);
 }
 
 /* ---- errors in the training set ---- */
 
-/* The training set in the place of the other one, and as many of its initial times as of that, or as error_times says:
- * one of each of as many equal parts, at a place that differs from part to part, so that all times of day occur. */
-static vt_status open_training_set(vt_evaluated *t)
+/* As many initial times of the training set as there are of the other one, or as error_times says: one of each of as
+ * many equal parts, at a place that differs from part to part, so that all times of day occur. */
+static vt_status open_training_set(vt_evaluated *e, vt_initial_times *from)
 {
     vt_status status = VT_OK;
-    const vt_config *config = t->members->config;
-    const vt_dataset *scored = t->dataset;
-    const int64_t asked = t->options->error_times, most = asked > 0 ? asked : t->start_count;
-    t->dataset = NULL;
-    t->starts = NULL;
-    t->start_count = 0;
+    const vt_config *config = e->options->members.config;
+    const vt_initial_times *scored = &e->forecaster.from;
+    const int64_t asked = e->options->error_times, most = asked > 0 ? asked : scored->count;
+    vt_training_errors *errors = &e->errors;
     vt_dataset_options data = vt_fields_options(config, VT_SET_TRAINING);
     data.sample_limit = config->limit_nsamples;
-    VT_TRY(vt_forecaster_open_data(t->members->models, data, &t->dataset));
-    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored, vt_dataset_about(t->dataset), data.directory));
-    VT_TRY(find_starts(t, 1));
-    const double part = (double)t->start_count / (double)most;
+    VT_TRY(vt_forecaster_open_data(e->options->members.models, data, &from->dataset));
+    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored->dataset, vt_dataset_about(from->dataset),
+                                 data.directory));
+    VT_TRY(find_starts(from, e->options->rollout, 1));
+    const double part = (double)from->count / (double)most;
     for (int64_t i = 0; i < most && part > 1; i++)
-        t->starts[i] = t->starts[(int64_t)(((double)i + fmod((double)i * 0.618034, 1)) * part)]; /* the golden ratio */
-    if (most < t->start_count) t->start_count = most;
-    t->errors = (vt_training_errors){t->options->rollout, config->n_out_channels * t->plane, t->start_count, 0, NULL};
-    t->errors.bytes = (size_t)((t->errors.leads + 1) * t->errors.size * 2) * sizeof(double);
-    VT_TRY(vt_scratch_open(t->options->place.directory, t->errors.bytes, &t->errors.memory));
+        from->samples[i] =
+            from->samples[(int64_t)(((double)i + fmod((double)i * 0.618034, 1)) * part)]; /* the golden ratio */
+    from->count = vt_smaller(most, from->count);
+    *errors = (vt_training_errors){e->options->rollout, config->n_out_channels * e->plane, from->count, 0, NULL};
+    errors->bytes = (size_t)((errors->leads + 1) * errors->size * 2) * sizeof(double);
+    VT_TRY(vt_scratch_open(e->options->place.directory, errors->bytes, &errors->memory));
 done:
     return status;
 }
 
-/* Collective. Finds errors by forecasts from the training set, in the memory of e->states. A training set that can't be
- * used is only a warning. */
+/* Collective. Finds errors by forecasts from the training set, which for that takes the place of the other one. */
+static vt_status find_errors_in(vt_evaluated *e, vt_initial_times training)
+{
+    vt_status status = VT_OK;
+    vt_world *world = e->forecaster.inference.world;
+    vt_forecast_file *file = NULL;
+    const vt_initial_times scored = e->forecaster.from;
+    char *path = vt_text_format("%s/error_stds.nc", e->options->place.directory);
+    e->forecaster.from = training;
+    e->of_training = true;
+    VT_TRY(vt_source_check_same(world, (const vt_source *const[]){vt_dataset_source(training.dataset)}, 1, NULL));
+    status = vt_forecast_all(&e->forecaster, e->options->rollout, take_lead, e);
+    if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
+    if (status != VT_OK) goto done;
+    finish_errors(&e->errors, world);
+    VT_TRY(vt_world_agree(world, open_file(e, path, &file)));
+    for (int64_t lead = 0; lead < e->options->rollout && file != NULL && status == VT_OK; lead++)
+        status = vt_forecast_file_write(file, 0, VT_FORECAST_STD, lead, errors_at(&e->errors, lead));
+    if (file != NULL && status == VT_OK) status = vt_forecast_file_finish(&file);
+    VT_TRY(vt_world_agree(world, status));
+done:
+    vt_forecast_file_close(&file);
+    free(path);
+    e->forecaster.from = scored;
+    e->of_training = false;
+    return status;
+}
+
+/* Collective. A training set that can't be used is only a warning. */
 static vt_status find_errors(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const int64_t asked = e->options->error_times;
-    vt_evaluated t = *e;
+    vt_initial_times training = {0};
     if (asked == 0 || (asked < 0 && e->ensemble == NULL)) return VT_OK;
-    t.of_training = true;
-    t.models = NULL;
-    t.archive = NULL;
-    char *cause = vt_world_cause(e->world, open_training_set(&t));
-    char *path = vt_text_format("%s/error_stds.nc", e->options->place.directory);
+    char *cause = vt_world_cause(e->forecaster.inference.world, open_training_set(e, &training));
     vt_error_clear();
-    e->errors = t.errors; /* which closes with e */
-    if (cause != NULL) {
+    if (cause == NULL) {
+        status = find_errors_in(e, training);
+    } else {
         vt_scratch_close(&e->errors.memory, e->errors.bytes);
         vt_log_warning("dressed forecasts can't be scored, as the training set can't be used: %s. "
                        "--train_data_path=DIR names it; --error_times=0 leaves that score out",
                        cause);
-        goto done;
     }
-    VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(t.dataset)}, 1, NULL));
-    t.states.dataset = t.dataset;
-    status = forecast_all(&t);
-    if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
-    if (status != VT_OK) goto done;
-    vt_training_errors_finish(&t.errors, e->world);
-    VT_TRY(vt_world_agree(e->world, open_archive(&t, path)));
-    VT_TRY(vt_world_agree(e->world, t.archive != NULL ? vt_forecast_file_finish(&t.archive) : VT_OK));
-done:
-    vt_forecast_file_close(&t.archive);
-    vt_dataset_close(&t.dataset);
-    free(t.starts);
+    vt_dataset_close(&training.dataset);
+    free(training.samples);
     free(cause);
-    free(path);
     return status;
 }
 
 static vt_status run_phases(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_world_agree(e->world, open_data(e)));
-    VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(e->dataset)}, 1, NULL));
-    vt_source_add_files(vt_dataset_source(e->dataset), &e->options->place.made_from);
-    VT_TRY(vt_place_take(&e->options->place, e->world));
-    if (e->world->rank == 0) vt_maps_clear(e->options->place.directory);
-    VT_TRY(vt_forecaster_open(e->members, e->world, e->dataset, vt_dataset_about(e->dataset), &e->forecaster));
-    VT_TRY(vt_world_agree(e->world, take_memory(e)));
-    if (e->options->forecasts != NULL) {
-        VT_TRY(vt_world_group(e->world, VT_AXES(VT_AXIS_DATA), VT_SCOPE_ALL, "forecasts", NULL, &e->models));
-        VT_TRY(vt_world_agree(e->world, open_archive(e, e->options->forecasts)));
-    }
-    const int64_t every = e->options->every;
-    e->loss_count = vt_quotient_up(vt_dataset_source(e->dataset)->sample_count, every);
-    VT_TRY(vt_forecaster_validate(e->forecaster, every, &e->loss));
+    vt_evaluation_options *options = e->options;
+    vt_forecaster *f = &e->forecaster;
+    vt_world *world = f->inference.world;
+    VT_TRY(vt_world_agree(world, open_data(e)));
+    const vt_source *set = vt_dataset_source(f->from.dataset);
+    VT_TRY(vt_source_check_same(world, &set, 1, NULL));
+    vt_source_add_files(set, &options->place.made_from);
+    VT_TRY(vt_place_take(&options->place, world));
+    if (world->rank == 0) vt_maps_clear(options->place.directory);
+    VT_TRY(vt_forecaster_open(f, vt_dataset_about(f->from.dataset), options->place.directory));
+    take_memory(e);
+    if (options->forecasts != NULL) VT_TRY(vt_world_agree(world, open_file(e, options->forecasts, &e->archive)));
+    e->loss_count = vt_quotient_up(set->sample_count, options->every);
+    VT_TRY(vt_forecaster_validate(f, options->every, &e->loss));
     VT_TRY(find_errors(e));
-    VT_TRY(forecast_all(e));
-    VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
+    VT_TRY(vt_forecast_all(f, options->rollout, take_lead, e));
+    VT_TRY(vt_world_agree(world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     /* their sums become those over the initial times of all ranks */
     const vt_scores *const all[] = {e->scores, e->spectra, e->ensemble};
     for (int i = 0; i < 3; i++)
-        if (all[i] != NULL) vt_world_sum(e->world, all[i]->sums, all[i]->count);
-    VT_TRY(vt_world_agree(e->world, e->world->rank == 0 ? vt_evaluation_report(e) : VT_OK));
+        if (all[i] != NULL) vt_world_sum(world, all[i]->sums, all[i]->count);
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? vt_evaluation_report(e) : VT_OK));
 done:
     return status;
 }
@@ -292,9 +320,10 @@ done:
 vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    vt_evaluated e = {.options = options, .members = &options->members};
-    VT_TRY(vt_world_open(e.members->config, launch, &e.world));
-    if (e.world->rank != 0) vt_log_mute();
+    vt_evaluated e = {.options = options, .forecaster.members = &options->members};
+    vt_world **world = &e.forecaster.inference.world;
+    VT_TRY(vt_world_open(options->members.config, launch, world));
+    if ((*world)->rank != 0) vt_log_mute();
     status = run_phases(&e);
 done:
     vt_scores_close(&e.scores);
@@ -304,14 +333,10 @@ done:
     vt_forecast_file_close(&e.archive);
     free(e.mean);
     vt_seasonal_close(&e.climatology);
-    vt_states_close(&e.states);
-    vt_forecaster_close(&e.forecaster);
-    vt_dataset_close(&e.dataset);
-    free(e.starts);
     free(e.variables);
-    vt_text_free_list(e.names, e.members->config->n_out_channels);
+    vt_text_free_list(e.names, options->members.config->n_out_channels);
     free(e.persistence);
     free(e.stds);
-    vt_world_close(&e.world, status == VT_ERROR);
+    vt_forecaster_close(&e.forecaster, status);
     return status;
 }

@@ -25,7 +25,7 @@ typedef struct {
     bool test;                       /* the test set, else the validation set */
     int64_t rollout;                 /* steps of each forecast */
     int64_t every;                   /* use every N-th initial time */
-    int64_t error_times;             /* of the training set, for training_errors.h; 0: none; below: VT_UNSET_INTEGER */
+    int64_t error_times;             /* of the training set, for vt_training_errors; 0: none; below: VT_UNSET_INTEGER */
     vt_place place;                  /* of the files */
     const char *channel;             /* that the maps show; NULL: t2m, or the last one */
     const char *forecasts, *command; /* the file that gets all forecasts, with the command in its history; NULL: none */

@@ -1,7 +1,5 @@
 #include "forecast/evaluation_report.h"
 
-#include <dirent.h>
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,19 +85,17 @@ static const char *horizon_text(const vt_evaluated *e, double horizon, char text
 /* "u10 31 h (persistence 9 h)" for each channel. */
 static void print_horizons(const vt_evaluated *e)
 {
-    char text[VT_DATE_SIZE], other[VT_DATE_SIZE + 32];
-    int column = vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
-    for (int64_t c = 0, count = e->members->config->n_out_channels; c < count; c++) {
+    char text[VT_DATE_SIZE];
+    vt_text line = {0};
+    for (int64_t c = 0; c < e->options->members.config->n_out_channels; c++) {
         const double horizon = vt_scores_horizon(e->scores, c, VT_SCORE_MODEL, 1);
         const double persistence = vt_scores_horizon(e->scores, c, VT_SCORE_PERSISTENCE, 1);
-        snprintf(other, sizeof other, " (persistence %s)", horizon_text(e, persistence, text));
-        char *entry = vt_text_format(" %s %s%s%s", e->names[c], isnan(horizon) ? "-" : horizon_text(e, horizon, text),
-                                     isnan(persistence) ? "" : other, c < count - 1 ? "," : "");
-        if (column + (int)strlen(entry) > VT_PRINT_COLUMNS) column = vt_print("\n ") - 1;
-        column += vt_print("%s", entry);
-        free(entry);
+        vt_text_append(&line, "%s %s %s", c > 0 ? "," : "", e->names[c],
+                       isnan(horizon) ? "-" : horizon_text(e, horizon, text));
+        if (!isnan(persistence)) vt_text_append(&line, " (persistence %s)", horizon_text(e, persistence, text));
     }
-    vt_print("\n");
+    vt_print_wrapped("skill horizon, where ACC falls below %g:%s\n", VT_USEFUL_ACC, line.characters);
+    vt_text_close(&line);
 }
 
 static void print_table(const vt_evaluated *e)
@@ -117,7 +113,7 @@ static void print_table(const vt_evaluated *e)
                  !seasonal && strcmp(values_of[columns[i]].name, "climatology") == 0 ? "mean field"
                                                                                      : values_of[columns[i]].name);
     vt_print("\n");
-    for (int64_t c = 0; c < e->members->config->n_out_channels; c++) {
+    for (int64_t c = 0; c < e->options->members.config->n_out_channels; c++) {
         const char *name = e->names[c];
         const bool is_long = strlen(name) > LONGEST_NAME;
         if (is_long) vt_print("%s\n", name);
@@ -158,19 +154,20 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const vt_evaluation_options *options = e->options;
-    const vt_members *members = e->members;
+    const vt_members *members = &options->members;
+    const vt_initial_times *from = &e->forecaster.from;
     const vt_config *config = members->config;
     char *title = NULL, *verdict = NULL, *loss = vt_config_value_text(config, "loss");
     char step[VT_DATE_SIZE], number[VT_NUMBER_SIZE];
     const vt_trained *model = members->models;
     char *ensemble = members->count > 0 ? vt_members_describe(members) : NULL;
-    const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
+    const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(from->dataset);
     VT_TRY(write_files(e));
-    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint,
-                     model->how_far, set, vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
-                     (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
-                     vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)"
-                                                            : "");
+    vt_print_wrapped(
+        "%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint, model->how_far, set,
+        vt_dataset_options_of(from->dataset)->directory, (long long)from->count, (long long)options->rollout,
+        options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
+        vt_dataset_step_is_assumed(from->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 1; i < members->model_count; i++) vt_print_wrapped("also of %s\n", model[i].checkpoint);
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
@@ -189,7 +186,7 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
         vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", model->checkpoint, model->how_far, set,
-                           (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
+                           (long long)from->count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->place.directory, title, &verdict));
     vt_print_wrapped("%s", verdict);
@@ -207,65 +204,60 @@ done:
 
 void vt_maps_clear(const char *directory)
 {
-    DIR *listing = opendir(directory);
-    if (listing == NULL) return;
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        if (fnmatch("map-*-[0-9][0-9][0-9]*.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
-    unlinkat(dirfd(listing), "rank_histogram.csv", 0);
-    unlinkat(dirfd(listing), "error_stds.nc", 0);
-    closedir(listing);
+    static const char *const patterns[] = {"map-*-[0-9][0-9][0-9]*.png", "rank_histogram.csv", "error_stds.nc"};
+    for (int k = 0; k < 3; k++) {
+        vt_names old = vt_file_matching(directory, patterns[k]);
+        for (int64_t i = 0; i < old.count; i++) unlink(old.names[i]);
+        vt_names_close(&old);
+    }
 }
 
 vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target, const float *forecast)
 {
     vt_status status = VT_OK;
-    const vt_dataset *dataset = e->dataset;
-    const int64_t height = e->members->config->img_size[0], width = e->members->config->img_size[1];
-    const int64_t first = e->map_channel * height * width, start = e->starts[0];
-    const char *directory = e->options->place.directory, *units = e->variables[e->map_channel].units;
-    vt_image image = {0};
-    void *png = NULL;
-    size_t size = 0;
-    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", ahead[VT_DATE_SIZE], both[3 * VT_DATE_SIZE + 64];
-    if (!is_shown(lead, e->options->rollout, e->step)) return VT_OK;
-    const char *channel = e->names[e->map_channel];
-    const int64_t length = (lead + 1) * e->step;
+    const vt_dataset *dataset = e->forecaster.from.dataset;
+    const int64_t *size = e->options->members.config->img_size, first = e->map_channel * e->plane;
+    const int64_t start = e->forecaster.from.samples[0];
+    const char *directory = e->options->place.directory, *channel = e->names[e->map_channel];
+    const char *units = e->variables[e->map_channel].units;
     const vt_lead_unit unit = vt_lead_unit_of(e->step);
+    vt_image image = {0};
+    vt_date begin, end;
+    void *png = NULL;
+    size_t bytes = 0;
+    char from[VT_DATE_SIZE], valid[VT_DATE_SIZE], ahead[VT_DATE_SIZE];
+    if (!is_shown(lead, e->options->rollout, e->step)) return VT_OK;
     vt_lead_format(e->step, (double)lead + 1, ahead);
-    vt_date date;
-    const bool dated = vt_dataset_date(dataset, start, 0, &date);
-    if (dated) vt_date_format(date, from);
-    if (dated && vt_dataset_date(dataset, start, lead + 1, &date)) vt_date_format(date, valid);
-    char *path = vt_text_format("%s/map-%s-%03.9g%s.png", directory, channel,
-                                unit.column != NULL ? (double)(lead + 1) * unit.a_step : vt_length_hours(length),
-                                unit.column != NULL ? unit.name : "h");
+    char *path =
+        vt_text_format("%s/map-%s-%03.9g%s.png", directory, channel,
+                       unit.column != NULL ? (double)(lead + 1) * unit.a_step : vt_length_hours((lead + 1) * e->step),
+                       unit.column != NULL ? unit.name : "h");
     for (char *c = path + strlen(directory) + 1; *c != '\0'; c++)
         if (*c == '/') *c = '_'; /* in the channel's name; it would begin a directory */
-    if (dated)
-        snprintf(both, sizeof both, "%s UTC, forecast from %s UTC (%s)", valid, from, ahead);
+    vt_text title = {0};
+    vt_text_append(&title, units[0] != '\0' ? "%s (%s), " : "%s, ", channel, units);
+    if (vt_dataset_date(dataset, start, 0, &begin) && vt_dataset_date(dataset, start, lead + 1, &end))
+        vt_text_append(&title, "%s UTC, forecast from %s UTC (%s)", vt_date_format(end, valid),
+                       vt_date_format(begin, from), ahead);
     else
-        snprintf(both, sizeof both, "%s from the first time", ahead);
-    char *title =
-        vt_text_format("%s%s%s%s, %s", channel, units[0] != '\0' ? " (" : "", units, units[0] != '\0' ? ")" : "", both);
-    vt_comparison comparison = {.title = title,
-                                .left_title = "target",
-                                .right_title = "forecast",
+        vt_text_append(&title, "%s from the first time", ahead);
+    vt_comparison comparison = {.title = title.characters,
+                                .left = {"target", target + first},
+                                .right = {"forecast", forecast + first},
                                 .difference_title = "forecast - target",
-                                .left = target + first,
-                                .right = forecast + first,
-                                .height = height,
-                                .width = width,
+                                .height = size[0],
+                                .width = size[1],
                                 .latitudes = vt_dataset_known_coordinate(dataset, false),
                                 .longitudes = vt_dataset_known_coordinate(dataset, true),
                                 .on_earth = vt_dataset_is_of_earth(dataset),
-                                .is_signed = vt_variable_is_signed(channel, target + first, height * width)};
+                                .is_signed = vt_variable_is_signed(channel, target + first, e->plane)};
     vt_image_compare(&comparison, &image);
-    VT_TRY(vt_image_encode(&image, &png, &size));
-    VT_TRY(vt_file_write(path, png, size));
+    VT_TRY(vt_image_encode(&image, &png, &bytes));
+    VT_TRY(vt_file_write(path, png, bytes));
 done:
     vt_image_close(&image);
+    vt_text_close(&title);
     free(png);
     free(path);
-    free(title);
     return status;
 }

@@ -7,26 +7,30 @@
 
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
-#include "forecast/training_errors.h"
 #include "task/weather/ensemble.h"
 #include "task/weather/seasonal.h"
 #include "task/weather/spectra.h"
 
+/* How large the errors of forecasts from initial times of the training set are: the root of their mean square, by
+ * channel, lead time and point; for each lead time, and behind the last one for the climatology. Forecasts are dressed
+ * with it, the cheap rival of an ensemble (scores.h), and `vitrain predict` takes it from a file. */
+typedef struct {
+    int64_t leads, size; /* numbers of a forecast: [n_out_channels, height, width] */
+    int64_t start_count; /* initial times that they are from */
+    size_t bytes;
+    void *memory; /* of storage/output_file.h: float64, [leads + 1, size, 2]; NULL: nothing is known */
+} vt_training_errors;
+
 /* What is evaluated, what does it, and what was found. */
 typedef struct {
     vt_evaluation_options *options;
-    const vt_members *members; /* &options->members */
-    vt_world *world;
-    vt_dataset *dataset;
-    vt_forecaster *forecaster;
+    vt_forecaster forecaster; /* from initial times behind which times go on to the last lead */
     float *mean; /* the fields over time (time_means_path), [n_out_channels, height, width]; NULL: not known */
-    vt_seasonal *climatology;     /* the seasonal one (climatology_path), for the window of the set; NULL: not known */
-    int64_t *starts, start_count; /* initial times: samples behind which times go on to the last lead */
-    int64_t step;                 /* the length of one (calendar.h) */
-    char **names;                 /* [n_out_channels] */
-    vt_variable *variables;       /* the same */
+    vt_seasonal *climatology; /* the seasonal one (climatology_path), for the window of the set; NULL: not known */
+    int64_t step;             /* the length of one (calendar.h) */
+    char **names;             /* [n_out_channels] */
+    vt_variable *variables;   /* the same */
     int64_t map_channel;
-    vt_states states;
     int64_t plane;
     float *persistence, *target; /* of a batch, and behind it one target */
     float *seasonal;             /* at the time of the target, behind that */
@@ -35,9 +39,8 @@ typedef struct {
     vt_scores *ensemble; /* NULL: each forecast is one of its own */
     vt_scores *spectra;
     vt_training_errors errors; /* that dress forecasts */
-    bool of_training;          /* the errors are wanted, no scores: the dataset is the training set */
+    bool of_training;          /* the errors are wanted, no scores: forecasts are from the training set */
     vt_forecast_file *archive; /* of rank 0, of all forecasts; NULL: none is wanted */
-    vt_group *models;          /* the ranks that have forecasts for it, rank 0 first; NULL: none is wanted */
     double loss;               /* the training's, over loss_count samples, also those too near the end of their file */
     int64_t loss_count;
 } vt_evaluated;

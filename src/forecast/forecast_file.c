@@ -11,21 +11,22 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "storage/hdf5_access.h"
 #include "storage/output_file.h"
 #include "task/weather/channels.h"
 
-enum { TIME, LEAD, LAT, LON, NUMBER, DIMENSIONS };
+enum { TIME, LEAD, LAT, LON, NUMBER, DIMENSIONS, SCALAR };
 enum { VALUES, MEANS, STDS, KINDS }; /* of variables */
 
 struct vt_forecast_file {
     char *path, *partial;
-    hid_t file;
+    hid_t file; /* everything that is open in it closes with it */
     hid_t scales[DIMENSIONS];
     hid_t *variables;           /* [KINDS, channels] */
     int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble; of LEAD 0: it is no archive */
     int dimensions;             /* made */
-    int64_t channels, written;  /* fields of forecasts */
+    int64_t channels;
 };
 
 /* What the file says of the forecasts. */
@@ -69,7 +70,7 @@ static bool set_attribute(hid_t object, const char *name, hid_t file_type, hid_t
 static bool set_text(hid_t object, const char *name, const char *text)
 {
     hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, text[0] != '\0' ? strlen(text) : 1);
+    H5Tset_size(type, strlen(text));
     H5Tset_strpad(type, H5T_STR_NULLPAD); /* no room for a final 0 */
     bool done = set_attribute(object, name, type, type, text);
     H5Tclose(type);
@@ -77,13 +78,15 @@ static bool set_text(hid_t object, const char *name, const char *text)
 }
 
 typedef struct {
-    const char *name, *text;
+    const char *name, *text; /* text "": the attribute is left out */
 } text_attribute;
 
-static bool set_texts(hid_t object, const text_attribute *attributes, size_t count)
+/* A list that an attribute without a name ends. */
+static bool set_texts(hid_t object, const text_attribute *attributes)
 {
     bool done = true;
-    for (size_t i = 0; i < count; i++) done = done && set_text(object, attributes[i].name, attributes[i].text);
+    for (; attributes->name != NULL; attributes++)
+        if (attributes->text[0] != '\0') done = done && set_text(object, attributes->name, attributes->text);
     return done;
 }
 
@@ -98,11 +101,13 @@ static hid_t creation_properties(hid_t class)
     return properties;
 }
 
-/* A dataset of this extent in each dimension; 0 dimensions: a scalar. To be closed; negative: it can't be made. */
-static hid_t create_dataset(const vt_forecast_file *file, const char *name, hid_t type, int dimensions,
-                            const hsize_t *extent)
+/* A dataset of this extent in each dimension; 0 dimensions: a scalar. Closes the properties. Negative: it can't be
+ * made.
+ */
+static hid_t create_dataset(const vt_forecast_file *file, const char *name, hid_t type, hid_t properties,
+                            int dimensions, const hsize_t *extent)
 {
-    hid_t space = H5Screate(H5S_SCALAR), properties = creation_properties(H5P_DATASET_CREATE);
+    hid_t space = H5Screate(H5S_SCALAR);
     if (dimensions > 0) H5Sset_extent_simple(space, dimensions, extent, NULL);
     hid_t dataset = H5Dcreate2(file->file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     H5Sclose(space);
@@ -110,54 +115,44 @@ static hid_t create_dataset(const vt_forecast_file *file, const char *name, hid_
     return dataset;
 }
 
-/* A dimension with its coordinate. Without one (values NULL) it is a scale without values, which netCDF recognises by
- * the scale's name. */
-static vt_status write_dimension(vt_forecast_file *file, int dimension, const char *name, const double *values,
-                                 const text_attribute *attributes, size_t attribute_count)
+/* A dimension with its coordinate; SCALAR: a single value. A dimension without values (NULL) is a scale that netCDF
+ * recognises by its name. */
+static vt_status write_coordinate(vt_forecast_file *file, int dimension, const char *name, const double *values,
+                                  const text_attribute *attributes)
 {
     vt_status status = VT_OK;
     char no_variable[80];
-    const hsize_t extent = (hsize_t)file->extent[dimension];
+    const bool is_scalar = dimension == SCALAR;
+    const hsize_t extent = is_scalar ? 1 : (hsize_t)file->extent[dimension];
     snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10lld",
              (long long)extent);
     const hid_t type = values == NULL        ? H5T_IEEE_F32BE
                        : dimension == NUMBER ? H5T_STD_I32LE
                        : dimension == LEAD   ? H5T_STD_I64LE
                                              : H5T_IEEE_F64LE;
-    const int number = file->dimensions++;
-    hid_t scale = create_dataset(file, name, type, 1, &extent);
-    file->scales[dimension] = scale;
-    bool done = scale >= 0;
-    if (done && values != NULL) done = H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
-    done = done && H5DSset_scale(scale, values != NULL ? name : no_variable) >= 0 &&
-           set_attribute(scale, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &number);
-    if (values != NULL) done = done && set_texts(scale, attributes, attribute_count);
-    VT_CHECK(done, "can't write the dimension '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+    hid_t made = create_dataset(file, name, type, creation_properties(H5P_DATASET_CREATE), is_scalar ? 0 : 1, &extent);
+    bool done = made >= 0;
+    if (done && values != NULL) done = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
+    if (!is_scalar) {
+        const int number = file->dimensions++;
+        file->scales[dimension] = made;
+        done = done && H5DSset_scale(made, values != NULL ? name : no_variable) >= 0 &&
+               set_attribute(made, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &number);
+    }
+    if (values != NULL) done = done && set_texts(made, attributes);
+    VT_CHECK(done, "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
 done:
     return status;
 }
 
 /* The same with the values before + apart, before + 2 apart, … */
 static vt_status write_steps(vt_forecast_file *file, int dimension, const char *name, double before, double apart,
-                             const text_attribute *attributes, size_t attribute_count)
+                             const text_attribute *attributes)
 {
     double *values = vt_allocate((size_t)file->extent[dimension], sizeof *values, "a file of forecasts");
     for (int64_t i = 0; i < file->extent[dimension]; i++) values[i] = before + (double)(i + 1) * apart;
-    const vt_status status = write_dimension(file, dimension, name, values, attributes, attribute_count);
+    const vt_status status = write_coordinate(file, dimension, name, values, attributes);
     free(values);
-    return status;
-}
-
-static vt_status write_scalar(vt_forecast_file *file, const char *name, double value, const text_attribute *attributes,
-                              size_t count)
-{
-    vt_status status = VT_OK;
-    hid_t variable = create_dataset(file, name, H5T_IEEE_F64LE, 0, NULL);
-    VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0 &&
-                 set_texts(variable, attributes, count),
-             "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
-done:
-    if (variable >= 0) H5Dclose(variable);
     return status;
 }
 
@@ -176,34 +171,26 @@ static char *units_of_times(const contents *c, vt_time_units *units)
     return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
 }
 
-/* Of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar. */
-static vt_status write_times(vt_forecast_file *file, const contents *c)
+/* Initial times, or those that forecasts are for. */
+static vt_status write_times(vt_forecast_file *file, const contents *c, int dimension, bool initial)
 {
-    enum { INITIAL = 4, ALL = 5 }; /* attributes: a scalar has no axis */
-    vt_status status = VT_OK;
     vt_time_units units;
-    const bool archive = c->options->archive;
-    const int64_t count = file->extent[TIME];
     const vt_time_axis *axis = c->time_axis;
+    const int64_t count = dimension == SCALAR ? 1 : file->extent[TIME];
     const char *calendar =
         axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name : vt_calendar_name(c->dates[0].calendar);
     char *since = units_of_times(c, &units);
     double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, c->dates[archive ? i : 1 + i]);
-    const text_attribute initial[ALL] = {{"standard_name", "forecast_reference_time"},
-                                         {"long_name", "initial time of the forecast"},
-                                         {"units", since},
-                                         {"calendar", calendar},
-                                         {"axis", "T"}};
-    const text_attribute later[ALL] = {{"standard_name", "time"},
-                                       {"long_name", "time that the forecast is for"},
-                                       {"units", since},
-                                       {"calendar", calendar},
-                                       {"axis", "T"}};
-    VT_TRY(write_dimension(file, TIME, "time", values, archive ? initial : later, ALL));
-    if (archive) goto done;
-    VT_TRY(write_scalar(file, "forecast_reference_time", vt_time_units_value(&units, c->dates[0]), initial, INITIAL));
-done:
+    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, c->dates[initial ? i : 1 + i]);
+    const text_attribute attributes[] = {
+        {"standard_name", initial ? "forecast_reference_time" : "time"},
+        {"long_name", initial ? "initial time of the forecast" : "time that the forecast is for"},
+        {"units", since},
+        {"calendar", calendar},
+        {"axis", dimension == SCALAR ? "" : "T"},
+        {0}};
+    const vt_status status =
+        write_coordinate(file, dimension, dimension == SCALAR ? "forecast_reference_time" : "time", values, attributes);
     free(values);
     free(since);
     return status;
@@ -216,16 +203,17 @@ static vt_status write_leads(vt_forecast_file *file, const contents *c)
     const text_attribute lead[] = {{"standard_name", "forecast_period"},
                                    {"long_name", "time since the initial time"},
                                    {"units", hours ? "hours" : "minutes"},
-                                   {"dtype", "timedelta64[ns]"}};
+                                   {"dtype", "timedelta64[ns]"},
+                                   {0}};
     const double apart = hours ? vt_length_hours(c->step) : (double)c->step;
-    return write_steps(file, LEAD, "prediction_timedelta", 0, apart, lead, 4);
+    return write_steps(file, LEAD, "prediction_timedelta", 0, apart, lead);
 }
 
 static vt_status write_numbers(vt_forecast_file *file)
 {
     static const text_attribute number[] = {
-        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}};
-    return write_steps(file, NUMBER, "number", -1, 1, number, 3);
+        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}, {0}};
+    return write_steps(file, NUMBER, "number", -1, 1, number);
 }
 
 static vt_status write_side(vt_forecast_file *file, int dimension, const double *degrees, const contents *c)
@@ -235,7 +223,7 @@ static vt_status write_side(vt_forecast_file *file, int dimension, const double 
                                            [ROTATED] = {"rlat", "rlon"},
                                            [ARCHIVED] = {"latitude", "longitude"},
                                            [USUAL] = {"lat", "lon"}};
-    static const text_attribute sides[2][2][4] = {
+    static const text_attribute sides[2][2][5] = {
         {{{"standard_name", "latitude"}, {"long_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}},
          {{"standard_name", "longitude"}, {"long_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}}},
         {{{"standard_name", "grid_latitude"},
@@ -248,8 +236,8 @@ static vt_status write_side(vt_forecast_file *file, int dimension, const double 
           {"axis", "X"}}}};
     const int side = dimension == LON;
     const int known = c->options->about->rotated ? ROTATED : c->options->archive ? ARCHIVED : USUAL;
-    return write_dimension(file, dimension, names[degrees != NULL ? known : UNKNOWN][side], degrees,
-                           sides[c->options->about->rotated][side], 4);
+    return write_coordinate(file, dimension, names[degrees != NULL ? known : UNKNOWN][side], degrees,
+                            sides[c->options->about->rotated][side]);
 }
 
 /* The height or pressure of a channel as a scalar that its attribute `coordinates` names, malloc'd; channels of one
@@ -257,9 +245,9 @@ static vt_status write_side(vt_forecast_file *file, int dimension, const double 
 static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning, char **name)
 {
     static const text_attribute height[] = {
-        {"standard_name", "height"}, {"units", "m"}, {"axis", "Z"}, {"positive", "up"}};
+        {"standard_name", "height"}, {"units", "m"}, {"axis", "Z"}, {"positive", "up"}, {0}};
     static const text_attribute pressure[] = {
-        {"standard_name", "air_pressure"}, {"units", "hPa"}, {"axis", "Z"}, {"positive", "down"}};
+        {"standard_name", "air_pressure"}, {"units", "hPa"}, {"axis", "Z"}, {"positive", "down"}, {0}};
     const bool is_height = meaning->height > 0;
     *name = is_height               ? vt_text_format("height_%gm", meaning->height)
             : meaning->pressure > 0 ? vt_text_format("pressure_%g", meaning->pressure)
@@ -267,7 +255,8 @@ static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning,
     for (char *c = *name; *c != '\0'; c++)
         if (*c == '.') *c = '_';
     if ((*name)[0] == '\0' || H5Lexists(file->file, *name, H5P_DEFAULT) > 0) return VT_OK;
-    return write_scalar(file, *name, is_height ? meaning->height : meaning->pressure, is_height ? height : pressure, 4);
+    return write_coordinate(file, SCALAR, *name, is_height ? &meaning->height : &meaning->pressure,
+                            is_height ? height : pressure);
 }
 
 /* ---- variables ---- */
@@ -289,6 +278,7 @@ static vt_status create_variable(vt_forecast_file *file, const contents *c, int6
     static const char *const ends[] = {"", ", mean of the ensemble", ", standard deviation of the error"};
     const int64_t kind = index / file->channels, number = index % file->channels;
     const bool masked = c->config->missing == VT_GAPS_MASK;
+    const bool has_std = c->options->has_stds && kind == (file->extent[NUMBER] > 0 ? MEANS : VALUES);
     const char *const *names = vt_dataset_channel_names(c->dataset);
     const char *channel = names != NULL ? names[number] : NULL;
     int order[DIMENSIONS];
@@ -305,42 +295,35 @@ static vt_status create_variable(vt_forecast_file *file, const contents *c, int6
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own,
                                                 vt_fields_about_meaning(vt_dataset_about(c->dataset), number));
     char *long_name = vt_text_format("%s%s", meaning.long_name, ends[kind]);
-    char *standard_name = vt_text_format("%s%s", meaning.standard_name != NULL ? meaning.standard_name : "",
-                                         kind == STDS ? " standard_error" : "");
-    hid_t space = H5Screate_simple(dimensions, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
+    char *standard_name = meaning.standard_name == NULL
+                              ? vt_text_copy("")
+                              : vt_text_format("%s%s", meaning.standard_name, kind == STDS ? " standard_error" : "");
+    hid_t properties = creation_properties(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, dimensions, chunk);
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 1);
     if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
-    hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    hid_t variable = create_dataset(file, name, H5T_IEEE_F32LE, properties, dimensions, extent);
     file->variables[index] = variable;
     char *level = NULL, *coordinates = NULL;
     VT_TRY(write_level(file, &meaning, &level));
-    coordinates = vt_text_format("%s%s", file->extent[LEAD] == 0 ? "forecast_reference_time " : "", level);
-    if (level[0] == '\0' && coordinates[0] != '\0') coordinates[strlen(coordinates) - 1] = '\0';
-    text_attribute attributes[6] = {{"long_name", long_name}};
-    size_t count = 1;
-    if (coordinates[0] != '\0') attributes[count++] = (text_attribute){"coordinates", coordinates};
-    if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
-    if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", standard_name};
-    if (c->options->has_stds && kind == (file->extent[NUMBER] > 0 ? MEANS : VALUES))
-        attributes[count++] = (text_attribute){"ancillary_variables", std};
-    if (kind == MEANS) attributes[count++] = (text_attribute){"cell_methods", "realization: mean"};
-    bool done = variable >= 0 && set_texts(variable, attributes, count);
+    const char *initial = file->extent[LEAD] == 0 ? "forecast_reference_time" : "";
+    coordinates = vt_text_format("%s%s%s", initial, initial[0] != '\0' && level[0] != '\0' ? " " : "", level);
+    const text_attribute attributes[] = {{"long_name", long_name},
+                                         {"coordinates", coordinates},
+                                         {"units", meaning.units},
+                                         {"standard_name", standard_name},
+                                         {"ancillary_variables", has_std ? std : ""},
+                                         {"cell_methods", kind == MEANS ? "realization: mean" : ""},
+                                         {0}};
+    bool done = variable >= 0 && set_texts(variable, attributes);
     if (masked) done = done && set_attribute(variable, "_FillValue", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, &fill);
     for (int i = 0; i < dimensions; i++)
         done = done && H5DSattach_scale(variable, file->scales[order[i]], (unsigned)i) >= 0;
     VT_CHECK(done, "can't make the variable '%s' of %s: %s", name, file->path, vt_hdf5_reason());
-done:
-    H5Sclose(space);
-    H5Pclose(properties);
-    free(own);
-    free(name);
-    free(std);
-    free(standard_name);
-    free(long_name);
-    free(level);
-    free(coordinates);
+done:;
+    char *const texts[] = {own, name, std, standard_name, long_name, level, coordinates};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) free(texts[i]);
     return status;
 }
 
@@ -348,17 +331,24 @@ static vt_status create_all(vt_forecast_file *file, const contents *c)
 {
     vt_status status = VT_OK;
     hid_t access = vt_hdf5_file_access(), creation = creation_properties(H5P_FILE_CREATE);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
     VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
     const bool archive = c->options->archive, ensemble = file->extent[NUMBER] > 0;
     const bool has[KINDS] = {file->extent[TIME] > 0, ensemble && !archive, c->options->has_stds};
     const char *title =
         has[VALUES] ? "Weather forecast by a vision transformer" : "Errors of a vision transformer's forecasts";
-    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},     {"title", title},
-                                         {"source", c->source},         {"history", c->history},
-                                         {"checkpoint", c->checkpoint}, {"about", c->about}};
-    VT_CHECK(set_texts(file->file, attributes, 6), "can't write %s: %s", file->path, vt_hdf5_reason());
-    if (has[VALUES]) VT_TRY(write_times(file, c));
+    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},
+                                         {"title", title},
+                                         {"source", c->source},
+                                         {"history", c->history},
+                                         {"checkpoint", c->checkpoint},
+                                         {"about", c->about},
+                                         {0}};
+    VT_CHECK(set_texts(file->file, attributes), "can't write %s: %s", file->path, vt_hdf5_reason());
+    /* of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar */
+    if (has[VALUES]) VT_TRY(write_times(file, c, TIME, archive));
+    if (has[VALUES] && !archive) VT_TRY(write_times(file, c, SCALAR, true));
     if (archive) VT_TRY(write_leads(file, c));
     VT_TRY(write_side(file, LAT, vt_dataset_known_coordinate(c->dataset, false), c));
     VT_TRY(write_side(file, LON, c->longitudes, c));
@@ -367,7 +357,7 @@ static vt_status create_all(vt_forecast_file *file, const contents *c)
         if (has[i / file->channels]) VT_TRY(create_variable(file, c, i));
 done:
     H5Pclose(creation);
-    if (access >= 0) H5Pclose(access);
+    H5Pclose(access);
     return status;
 }
 
@@ -414,29 +404,29 @@ done:
 static vt_status collect(const vt_forecast_file_options *options, contents *c)
 {
     vt_status status = VT_OK;
-    vt_dataset *dataset = options->states->dataset;
-    const vt_config *config = options->states->config;
-    const vt_trained *model = options->states->members->models;
-    const int64_t date_count = options->archive ? options->start_count : options->steps + 1;
+    const vt_initial_times *from = &options->forecaster->from;
+    const vt_trained *model = options->forecaster->members->models;
+    const int64_t date_count = options->archive ? from->count : options->steps + 1;
     vt_fields_file *first = NULL;
     char now[VT_NOW_SIZE];
-    *c = (contents){.options = options, .config = config, .dataset = dataset};
-    c->step = vt_dataset_minutes_a_time(dataset) * config->dt;
-    if (options->start_count > 0) VT_TRY(vt_dataset_check_dates(dataset, options->option));
-    VT_CHECK(!options->archive || options->start_count == 0 || c->step < VT_A_MONTH,
+    *c = (contents){.options = options, .config = model->config, .dataset = from->dataset};
+    c->step = vt_dataset_minutes_a_time(from->dataset) * model->config->dt;
+    if (!options->stds_alone) VT_TRY(vt_dataset_check_dates(from->dataset, options->option));
+    VT_CHECK(!options->archive || options->stds_alone || c->step < VT_A_MONTH,
              "%s: forecasts from several initial times have leads of equal length, but the steps are months",
              options->option);
     c->dates = vt_allocate((size_t)date_count, sizeof *c->dates, "the forecast");
     for (int64_t i = 0; i < date_count; i++)
-        c->dates[i] = vt_states_date(dataset, options->starts[options->archive ? i : 0], options->archive ? 0 : i);
-    VT_TRY(vt_dataset_open_file(dataset, options->starts[0], &first));
+        c->dates[i] =
+            vt_forecast_date(from->dataset, from->samples[options->archive ? i : 0], options->archive ? 0 : i);
+    VT_TRY(vt_dataset_open_file(from->dataset, from->samples[0], &first));
     if (first->times.dates != NULL) c->time_axis = &first->times;
-    c->longitudes = longitudes_of(dataset, config->img_size[1]);
+    c->longitudes = longitudes_of(from->dataset, model->config->img_size[1]);
     c->checkpoint = vt_text_format("step %lld, crc32c %08x", (long long)model->step, (unsigned)model->checksum);
-    c->source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, model->how_far);
+    c->source = vt_text_format("vitrain, vision transformer %s (%s)", model->config->config, model->how_far);
     c->history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
     c->about = vt_fields_about_short_text(options->about);
-    log_missing_coordinates(dataset, first->path);
+    log_missing_coordinates(from->dataset, first->path);
 done:
     return status;
 }
@@ -446,20 +436,19 @@ vt_status vt_forecast_file_open(const vt_forecast_file_options *options, vt_fore
     vt_status status = VT_OK;
     contents c;
     vt_forecast_file *file = NULL;
+    const vt_forecaster *forecaster = options->forecaster;
+    const int64_t starts = options->stds_alone ? 0 : forecaster->from.count;
     VT_TRY(collect(options, &c));
     file = vt_allocate(1, sizeof *file, "a file of forecasts");
     file->path = vt_text_copy(options->path);
     file->partial = vt_output_partial_path(options->path);
-    file->file = H5I_INVALID_HID;
     file->channels = c.config->n_out_channels;
-    file->extent[TIME] = options->archive ? options->start_count : options->steps;
+    file->extent[TIME] = options->archive ? starts : options->steps;
     file->extent[LEAD] = options->archive ? options->steps : 0;
     file->extent[LAT] = c.config->img_size[0];
     file->extent[LON] = c.config->img_size[1];
-    file->extent[NUMBER] = options->start_count > 0 ? options->states->members->count : 0;
+    file->extent[NUMBER] = options->stds_alone ? 0 : forecaster->members->count;
     file->variables = vt_allocate(KINDS * (size_t)file->channels, sizeof *file->variables, "a file of forecasts");
-    for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
-    for (int64_t i = 0; i < KINDS * file->channels; i++) file->variables[i] = H5I_INVALID_HID;
     vt_hdf5_enter();
     status = create_all(file, &c);
     vt_hdf5_leave();
@@ -473,8 +462,8 @@ done:
     return status;
 }
 
-static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64_t member, int64_t time,
-                              const float *fields)
+vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start_index, int64_t member, int64_t time,
+                                 const float *fields)
 {
     vt_status status = VT_OK;
     const int64_t kind = member == VT_FORECAST_MEAN ? MEANS : member == VT_FORECAST_STD ? STDS : VALUES;
@@ -488,6 +477,7 @@ static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64
         start[i] = (hsize_t)at[order[i]];
         count[i] = order[i] == LAT || order[i] == LON ? (hsize_t)file->extent[order[i]] : 1;
     }
+    vt_hdf5_enter();
     hid_t memory = H5Screate_simple(dimensions, count, NULL);
     for (int64_t c = 0; c < file->channels; c++) {
         hid_t variable = file->variables[kind * file->channels + c], space = H5Dget_space(variable);
@@ -496,59 +486,54 @@ static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64
         H5Sclose(space);
         VT_CHECK(written >= 0, "can't write time %lld of %s: %s", (long long)time, file->path, vt_hdf5_reason());
     }
-    file->written += kind != STDS;
 done:
     H5Sclose(memory);
-    return status;
-}
-
-vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t member, int64_t time,
-                                 const float *fields)
-{
-    vt_hdf5_enter();
-    vt_status status = write_inside(file, start, member, time, fields);
     vt_hdf5_leave();
     return status;
 }
 
+/* Points that are missing in the newest time of the input, such as land in data of the ocean, get no forecast. */
+static void leave_out_missing(const vt_forecaster *f)
+{
+    const vt_config *config = f->members->config;
+    const int64_t plane = config->img_size[0] * config->img_size[1], out = config->n_out_channels * plane;
+    const int64_t both = vt_smaller(vt_config_channels_a_time(config) * plane, out);
+    for (int64_t state = 0; state < f->number * f->count; state++)
+        for (int64_t i = 0; i < both; i++)
+            if (isnan(f->input[state * config->n_in_channels * plane + i])) f->forecast[state * out + i] = NAN;
+}
+
 /* Rank 0, which writes, has the first initial times of the round. After an error it still receives what the others
  * send. */
-vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_group *models, vt_states *states, int64_t first)
+vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_forecaster *f, int64_t first)
 {
     vt_status status = VT_OK;
-    const vt_config *config = states->config;
-    const int64_t out = config->n_out_channels * config->img_size[0] * config->img_size[1], batch = states->batch;
+    const vt_config *config = f->members->config;
+    const int64_t out = config->n_out_channels * config->img_size[0] * config->img_size[1];
     const size_t bytes = (size_t)out * sizeof(float);
-    const int own = models != NULL ? models->rank : 0, end = own == 0 && models != NULL ? models->size : own + 1;
-    vt_states_leave_out_missing(states);
+    const int own = f->models->rank, end = own == 0 ? f->models->size : own + 1;
+    leave_out_missing(f);
     for (int model = own; model < end; model++) {
-        const int64_t before = (model - own) * batch, left = states->together - before;
-        const int64_t count = model == own ? states->count : left < 0 ? 0 : left < batch ? left : batch;
-        for (int64_t state = 0; state < states->number * count; state++) {
-            const float *fields = model == own ? states->forecast + state * out : states->mean;
-            if (own > 0) vt_group_send(models, fields, bytes, 0, NULL);
-            if (model > own) vt_group_receive(models, states->mean, bytes, model, NULL);
+        const int64_t before = (model - own) * f->batch, left = f->together - before;
+        const int64_t count = model == own ? f->count : left < 0 ? 0 : vt_smaller(left, f->batch);
+        for (int64_t state = 0; state < f->number * count; state++) {
+            const float *fields = model == own ? f->forecast + state * out : f->mean;
+            if (own > 0) vt_group_send(f->models, fields, bytes, 0, NULL);
+            if (model > own) vt_group_receive(f->models, f->mean, bytes, model, NULL);
             if (own == 0 && status == VT_OK)
-                status = vt_forecast_file_write(file, first + before + state % count, state / count, states->lead - 1,
-                                                fields);
+                status =
+                    vt_forecast_file_write(file, first + before + state % count, state / count, f->lead - 1, fields);
         }
     }
     return status;
 }
 
 /* True if everything that HDF5 still held was written. */
-static bool close_handles(vt_forecast_file *file)
+static bool close_file(vt_forecast_file *file)
 {
-    bool done = true;
     vt_hdf5_enter();
-    for (int64_t i = 0; i < KINDS * file->channels; i++)
-        if (file->variables[i] >= 0) done = H5Dclose(file->variables[i]) >= 0 && done;
-    for (int i = 0; i < DIMENSIONS; i++)
-        if (file->scales[i] >= 0) done = H5Dclose(file->scales[i]) >= 0 && done;
-    if (file->file >= 0) done = H5Fclose(file->file) >= 0 && done;
-    file->file = H5I_INVALID_HID;
-    file->channels = 0;
-    for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
+    const bool done = file->file <= 0 || H5Fclose(file->file) >= 0;
+    file->file = 0;
     vt_hdf5_leave();
     return done;
 }
@@ -556,10 +541,7 @@ static bool close_handles(vt_forecast_file *file)
 vt_status vt_forecast_file_finish(vt_forecast_file **file)
 {
     vt_status status = VT_OK;
-    const int64_t members = (*file)->extent[NUMBER], leads = (*file)->extent[LEAD];
-    const int64_t fields = leads > 0 ? (members > 0 ? members : 1) * leads : members > 0 ? members + 1 : 1;
-    VT_ASSERT((*file)->written == (*file)->extent[TIME] * fields);
-    VT_CHECK(close_handles(*file), "can't write %s: %s", (*file)->path, vt_hdf5_reason());
+    VT_CHECK(close_file(*file), "can't write %s: %s", (*file)->path, vt_hdf5_reason());
     VT_TRY(vt_output_publish((*file)->partial, (*file)->path));
     free((*file)->partial);
     (*file)->partial = NULL; /* nothing is left to remove */
@@ -571,7 +553,7 @@ done:
 void vt_forecast_file_close(vt_forecast_file **file)
 {
     if (*file == NULL) return;
-    close_handles(*file);
+    close_file(*file);
     if ((*file)->partial != NULL) unlink((*file)->partial);
     free((*file)->partial);
     free((*file)->path);

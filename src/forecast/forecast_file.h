@@ -17,17 +17,16 @@
 #ifndef VT_FORECAST_FORECAST_FILE_H
 #define VT_FORECAST_FORECAST_FILE_H
 
-#include "forecast/states.h"
+#include "forecast/forecaster.h"
 
 typedef struct {
-    const char *option, *path;    /* option: that names the path */
-    const char *command;          /* for the file's history */
-    const vt_states *states;      /* whose forecasts these are */
-    const vt_fields_about *about; /* of the data at the initial times */
-    const int64_t *starts;        /* the initial times: samples, [start_count] */
-    int64_t start_count, steps;   /* 0 initial times: no forecasts, for the data of starts[0] */
-    bool archive;                 /* with one initial time, too */
-    bool has_stds;                /* VT_FORECAST_STD */
+    const char *option, *path;       /* option: that names the path */
+    const char *command;             /* for the file's history */
+    const vt_forecaster *forecaster; /* whose forecasts these are */
+    const vt_fields_about *about;    /* of the data at the initial times */
+    int64_t steps;
+    bool archive;              /* also where it has one initial time */
+    bool has_stds, stds_alone; /* VT_FORECAST_STD; and no forecasts */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;
@@ -48,10 +47,10 @@ enum { VT_FORECAST_MEAN = -1, VT_FORECAST_STD = -2 };
 vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t member, int64_t time,
                                  const float *fields);
 
-/* Collective over the first ranks of `models`, of which rank 0 has the file (NULL: there is one model): writes all that
- * the states of a round forecast for one lead time (vt_states_forecast_all), from initial time `first` on. Uses
- * states->mean. Points that are missing in the newest time of the input get no forecast. */
-vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_group *models, vt_states *states, int64_t first);
+/* Collective over the first stages of all models, of which rank 0 has the file: writes all that was forecast in a round
+ * for one lead time (vt_forecast_all), from initial time `first` on. Uses forecaster->mean. Points that are missing in
+ * the newest time of the input get no forecast. */
+vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_forecaster *forecaster, int64_t first);
 
 /* After the last one: closes the file and gives it its name, in the place of another file of that name. */
 vt_status vt_forecast_file_finish(vt_forecast_file **file);

@@ -22,7 +22,6 @@ typedef struct {
     int32_t *words; /* of the text so far, [count] */
     int64_t count;
     float *scores;          /* [vocab_size] */
-    vt_scored_word *order;  /* [vocab_size] */
     vt_vocabulary *unknown; /* words of the prompt that the model doesn't know */
 } writing;
 
@@ -33,32 +32,41 @@ static double uniform(const vt_generation *how, int64_t text, int64_t place)
     return vt_random_element(how->seed, vt_random_name_key("words of a text") + (uint64_t)text, (uint64_t)place);
 }
 
+typedef struct {
+    float score;
+    int32_t number;
+} scored_word;
+
 /* By falling scores; of equal ones the lower number is first. */
 static int by_score(const void *a, const void *b)
 {
-    const vt_scored_word *one = a, *other = b;
+    const scored_word *one = a, *other = b;
     return one->score > other->score ? -1 : one->score < other->score ? 1 : one->number - other->number;
 }
 
-int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_t count, double random,
-                           vt_scored_word *order)
+int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_t count, double random)
 {
     const int64_t used = how->top_k > 0 && how->top_k < count ? how->top_k : count;
-    int32_t best = 0;
+    scored_word *order = vt_allocate((size_t)count, sizeof *order, "a text");
+    int32_t best = 0, drawn = 0;
     double sum = 0;
     for (int32_t i = 0; i < count; i++) {
-        order[i] = (vt_scored_word){scores[i], i};
+        order[i] = (scored_word){scores[i], i};
         if (scores[i] > scores[best]) best = i;
     }
-    if (how->temperature == 0) return best;
-    if (used < count) qsort(order, (size_t)count, sizeof *order, by_score);
-    for (int64_t i = 0; i < used; i++) sum += exp(((double)order[i].score - (double)scores[best]) / how->temperature);
-    random *= sum;
-    for (int64_t i = 0; i + 1 < used; i++) {
-        random -= exp(((double)order[i].score - (double)scores[best]) / how->temperature);
-        if (random < 0) return order[i].number;
+    if (how->temperature > 0) {
+        if (used < count) qsort(order, (size_t)count, sizeof *order, by_score);
+        const double highest = (double)scores[best];
+        for (int64_t i = 0; i < used; i++) sum += exp(((double)order[i].score - highest) / how->temperature);
+        random *= sum;
+        for (; drawn + 1 < used; drawn++) {
+            random -= exp(((double)order[drawn].score - highest) / how->temperature);
+            if (random < 0) break;
+        }
+        best = order[drawn].number;
     }
-    return order[used - 1].number;
+    free(order);
+    return best;
 }
 
 /* The scores of the word behind the text. Keys and values are kept as long as the text fits into a window; behind that
@@ -153,7 +161,7 @@ static vt_status write_text(writing *w, int64_t text, bool prints)
     for (int64_t i = 0; i < w->how->tokens; i++) {
         VT_TRY(score_next(w));
         const double random = uniform(w->how, text, i + 1);
-        const int32_t next = vt_generation_draw(w->how, w->scores, size, random, w->order);
+        const int32_t next = vt_generation_draw(w->how, w->scores, size, random);
         w->words = vt_grow(w->words, (size_t)w->count, sizeof *w->words, "a text");
         w->words[w->count++] = next;
         if (prints) vt_print(" %s", words[next]);
@@ -168,7 +176,7 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
 {
     vt_status status = VT_OK;
     const vt_config *config = model->config;
-    vt_language own = {0};
+    vt_inference with = {0};
     writing w = {.config = config, .how = how, .unknown = vt_vocabulary_open()};
     double seconds = 0;
     VT_CHECK(
@@ -179,13 +187,12 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
     VT_CHECK(w.vocabulary->count <= config->vocab_size, "%s: %lld words, but the model knows %lld", config->vocabulary,
              (long long)w.vocabulary->count, (long long)config->vocab_size);
     VT_TRY(begin_text(&w, 0)); /* before the model is read */
-    VT_TRY(vt_language_open(model, launch, &own));
-    vt_world *world = own.world;
+    VT_TRY(vt_language_open(model, launch, &with));
+    vt_world *world = with.world;
     const bool prints = world->rank == 0;
     VT_TRY(vt_world_agree(world,
-                          vt_continuation_open(config, vt_trainer_model(own.trainer), own.backend, &w.continuation)));
+                          vt_continuation_open(config, vt_trainer_model(with.trainer), with.backend, &w.continuation)));
     w.scores = vt_allocate((size_t)config->vocab_size, sizeof *w.scores, "a text");
-    w.order = vt_allocate((size_t)config->vocab_size, sizeof *w.order, "a text");
     for (int64_t text = 0; text < how->count; text++) {
         VT_TRY(vt_world_agree(world, begin_text(&w, text)));
         const double begin = vt_clock_seconds();
@@ -197,11 +204,10 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
                 (double)(how->count * how->tokens) / seconds);
 done:
     vt_continuation_close(&w.continuation);
-    vt_language_close(&own, status);
+    vt_inference_close(&with, status);
     vt_vocabulary_close(&w.vocabulary);
     vt_vocabulary_close(&w.unknown);
     free(w.words);
     free(w.scores);
-    free(w.order);
     return status;
 }

@@ -1,63 +1,51 @@
 #include "forecast/language.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/text.h"
-#include "forecast/forecaster.h"
 #include "source/text/text.h"
-#include "storage/output_file.h"
 #include "training/reader.h"
 
-vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_language *own)
+vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_inference *with)
 {
     vt_status status = VT_OK;
     const vt_config *config = model->config;
     vt_vocabulary *words = NULL;
-    *own = (vt_language){.config = config};
-    VT_TRY(vt_world_open(config, launch, &own->world));
-    VT_TRY(vt_world_agree(own->world, vt_task_open(config, NULL, NULL, &own->task)));
-    own->task->by_batch = false; /* a score is not to depend on the batch */
-    VT_TRY(vt_world_agree(own->world, vt_vocabulary_read(config->vocabulary, &words)));
-    own->task->vocabulary = words->words; /* have to be the checkpoint's */
-    own->task->vocabulary_size = words->count;
-    VT_TRY(vt_forecaster_open_model(model, own->world, own->task, &own->backend, &own->trainer));
+    VT_TRY(vt_world_open(config, launch, &with->world));
+    VT_TRY(vt_world_agree(with->world, vt_task_open(config, NULL, NULL, &with->task)));
+    with->task->by_batch = false; /* a score is not to depend on the batch */
+    VT_TRY(vt_world_agree(with->world, vt_vocabulary_read(config->vocabulary, &words)));
+    with->task->vocabulary = words->words; /* have to be the checkpoint's */
+    with->task->vocabulary_size = words->count;
+    VT_TRY(vt_inference_open(model, with));
 done:
-    if (own->task != NULL) own->task->vocabulary = NULL; /* not needed any more */
+    if (with->task != NULL) with->task->vocabulary = NULL; /* not needed any more */
     vt_vocabulary_close(&words);
     return status;
 }
 
-void vt_language_close(vt_language *own, vt_status status)
-{
-    vt_trainer_close(&own->trainer);
-    vt_task_close(&own->task);
-    vt_backend_close(&own->backend);
-    vt_world_close(&own->world, status == VT_ERROR);
-}
-
 /* ---- evaluate ---- */
 
-/* The set's loss in windows that begin every config->stride words. */
-static vt_status score(vt_language *own, vt_set set, FILE *file)
+/* The set's loss in windows that begin every config->stride words: a line on standard output and one of the file. */
+static vt_status score(const vt_config *config, const vt_inference *with, vt_set set, vt_text *file)
 {
     vt_status status = VT_OK;
-    vt_world *world = own->world;
+    vt_world *world = with->world;
     vt_source *source = NULL;
     vt_loader *loader = NULL;
     vt_evaluation result = {0};
-    VT_TRY(vt_world_agree(world, vt_reader_open_source(own->config, world, set, &source)));
+    VT_TRY(vt_world_agree(world, vt_reader_open_source(config, world, set, &source)));
     VT_TRY(vt_source_check_same(world, (const vt_source *const[]){source}, 1, NULL));
-    VT_TRY(vt_world_agree(
-        world, vt_reader_open_loader(own->config, world, own->backend, (vt_reader_use){0}, source, &loader)));
-    VT_TRY(vt_validate(own->trainer, loader, false, &result));
-    if (file == NULL) goto done;
+    VT_TRY(vt_world_agree(world,
+                          vt_reader_open_loader(config, world, with->backend, (vt_reader_use){0}, source, &loader)));
+    VT_TRY(vt_validate(with->trainer, loader, false, &result));
+    if (world->rank != 0) goto done;
     const double loss = result.loss, bits = loss / log(2);
-    fprintf(file, "%lld,%lld,%.9g,%.9g,%.9g\n", (long long)own->config->stride, (long long)source->sample_count, loss,
-            exp(loss), bits);
-    vt_print("%8lld %10lld %10.6f %11.3f %10.5f\n", (long long)own->config->stride, (long long)source->sample_count,
-             loss, exp(loss), bits);
+    const long long stride = config->stride, windows = source->sample_count;
+    vt_text_append(file, "%lld,%lld,%.9g,%.9g,%.9g\n", stride, windows, loss, exp(loss), bits);
+    vt_print("%8lld %10lld %10.6f %11.3f %10.5f\n", stride, windows, loss, exp(loss), bits);
 done:
     vt_evaluation_close(&result);
     vt_loader_close(&loader);
@@ -74,44 +62,36 @@ done:
     return status;
 }
 
-static vt_status open_report(const vt_trained *model, const char *text, const char *path, FILE **file)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_output_open(path, file));
-    fprintf(*file, "stride,windows,loss,perplexity,bits\n");
-    vt_print_wrapped("%s (%s), windows of %lld words of %s\n", model->checkpoint, model->how_far,
-                     (long long)model->config->seq_len, text);
-    vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
-done:
-    return status;
-}
-
 vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *place, const vt_launch *launch)
 {
     vt_status status = VT_OK;
     vt_config *config = model->config;
-    vt_language own = {0};
-    FILE *file = NULL;
+    vt_inference with = {0};
+    vt_text file = {0};
     char *text = NULL, *path = NULL;
     const vt_set set = test ? VT_SET_TEST : VT_SET_VALIDATION;
     const int64_t strides[2] = {config->seq_len, config->stride};
-    VT_TRY(vt_language_open(model, launch, &own));
-    VT_TRY(vt_world_agree(own.world, find_text(config, set, &text)));
+    VT_TRY(vt_language_open(model, launch, &with));
+    VT_TRY(vt_world_agree(with.world, find_text(config, set, &text)));
     vt_source_add_file(text, &place->made_from);
-    VT_TRY(vt_place_take(place, own.world));
+    VT_TRY(vt_place_take(place, with.world));
     path = vt_text_format("%s/perplexity.csv", place->directory);
-    const bool is_first = own.world->rank == 0;
-    VT_TRY(vt_world_agree(own.world, is_first ? open_report(model, text, path, &file) : VT_OK));
+    const bool is_first = with.world->rank == 0;
+    vt_text_append(&file, "stride,windows,loss,perplexity,bits\n");
+    if (is_first) {
+        vt_print_wrapped("%s (%s), windows of %lld words of %s\n", model->checkpoint, model->how_far,
+                         (long long)config->seq_len, text);
+        vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
+    }
     for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {
         config->stride = strides[i];
-        VT_TRY(score(&own, set, file));
+        VT_TRY(score(config, &with, set, &file));
     }
-    if (is_first) {
-        VT_TRY(vt_output_close(file, path));
-        vt_print("written: %s\n", path);
-    }
+    VT_TRY(vt_world_agree(with.world, is_first ? vt_file_write(path, file.characters, file.length) : VT_OK));
+    if (is_first) vt_print("written: %s\n", path);
 done:
-    vt_language_close(&own, status);
+    vt_inference_close(&with, status);
+    vt_text_close(&file);
     free(text);
     free(path);
     return status;

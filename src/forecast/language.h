@@ -2,10 +2,8 @@
 #ifndef VT_FORECAST_LANGUAGE_H
 #define VT_FORECAST_LANGUAGE_H
 
-#include "config/config.h"
 #include "forecast/evaluation.h"
-#include "parallel/launch.h"
-#include "training/step.h"
+#include "forecast/forecaster.h"
 
 /* Collective. Goes once through the validation or test windows, side by side and by the run's stride. Prints loss,
  * perplexity and bits a token, and writes them to perplexity.csv. */
@@ -20,34 +18,16 @@ typedef struct {
     int64_t count; /* of texts */
 } vt_generation;
 
-typedef struct {
-    float score;
-    int32_t number;
-} vt_scored_word;
-
-/* Draws one of `count` words by their scores, which softmax makes probabilities of; random is uniform in (0, 1). order
- * [count]: room. */
-int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_t count, double random,
-                           vt_scored_word *order);
+/* Draws one of `count` words by their scores, which softmax makes probabilities of; random is uniform in (0, 1). */
+int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_t count, double random);
 
 /* Collective. Prints prompts and continuations, a line each, and on standard error how many words were made a second.
  * The errors: words of the prompt that the model doesn't know; a model that can't write; a layout other than tensor
  * parallel. */
 vt_status vt_language_generate(const vt_trained *model, const vt_generation *how, const vt_launch *launch);
 
-/* The model out of a checkpoint: for language.c and generation.c alone. */
-typedef struct {
-    const vt_config *config;
-    vt_world *world;
-    vt_backend *backend;
-    vt_task *task;
-    vt_trainer *trainer;
-} vt_language;
-
-/* Collective. Also to be closed after an error; of zeros nothing is open. */
-vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_language *language);
-
-/* status: with which its use ended. */
-void vt_language_close(vt_language *language, vt_status status);
+/* Collective, for language.c and generation.c alone: the model of a checkpoint, to be closed by vt_inference_close also
+ * after an error. */
+vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_inference *inference);
 
 #endif

@@ -1,11 +1,11 @@
 #include "forecast/members.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "loss/loss.h"
 #include "source/sources.h"
 #include "task/task.h"
@@ -50,12 +50,6 @@ done:
     return status;
 }
 
-static bool is_same_place(const char *a, const char *b)
-{
-    char real_a[PATH_MAX], real_b[PATH_MAX];
-    return realpath(a, real_a) != NULL && realpath(b, real_b) != NULL && strcmp(real_a, real_b) == 0;
-}
-
 vt_status vt_members_add(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
 {
     members->models = vt_grow(members->models, (size_t)members->model_count, sizeof *members->models, "checkpoints");
@@ -74,7 +68,7 @@ static vt_status check_last(const vt_members *members, const char *name)
              "%s: its model was trained on source %s, but only fields in files can be forecast", last->checkpoint,
              vt_source_kind_of(last->config)->name);
     for (int64_t i = 0; i < before; i++)
-        VT_CHECK(!is_same_place(members->models[i].checkpoint, last->checkpoint),
+        VT_CHECK(!vt_checkpoint_is_one_place(members->models[i].checkpoint, last->checkpoint),
                  "--checkpoints: %s and %s are the same checkpoint; name each one once", members->models[i].checkpoint,
                  name);
     if (before > 0) VT_TRY(check_fits(first, last));
@@ -89,23 +83,21 @@ static vt_status take_list(const char *list, int flag_count, char *const *flags,
     VT_CHECK(strchr(list, ',') != NULL,
              "--checkpoints=%s: expected at least two checkpoints with commas between them, like --checkpoints=A,B,C",
              list);
-    for (bool more = true; more;) {
-        const size_t length = strcspn(list, ",");
-        VT_CHECK(length > 0, "--checkpoints: there is nothing before or after a comma; expected names like A,B,C");
+    for (const char *next = list, *end; next != NULL; next = *end == ',' ? end + 1 : NULL) {
+        end = next + strcspn(next, ",");
+        VT_CHECK(end > next, "--checkpoints: there is nothing before or after a comma; expected names like A,B,C");
         free(name);
-        name = vt_text_format("%.*s", (int)length, list);
+        name = vt_text_format("%.*s", (int)(end - next), next);
         VT_TRY(vt_members_add(name, flag_count, flags, ranks, members));
         VT_TRY(check_last(members, name));
-        more = list[length] == ',';
-        list += length + more;
     }
 done:
     free(name);
     return status;
 }
 
-vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
-                               int64_t ranks, vt_members *members)
+vt_status vt_members_configure(const char *name, const char *list, int64_t count, int64_t rollout, int flag_count,
+                               char *const *flags, int64_t ranks, vt_members *members)
 {
     vt_status status = VT_OK;
     VT_CHECK(name == NULL || list == NULL, "CHECKPOINT %s and --checkpoints=%s: give one of the two", name, list);
@@ -117,7 +109,7 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
     }
     members->noisy = vt_loss_kind_at(members->config, members->models[0].epoch)->of_members;
     const int64_t checkpoints = members->model_count;
-    members->count = list != NULL && count == 0 ? checkpoints : count;
+    members->count = count > 0 ? count : list != NULL ? checkpoints : 0;
     VT_CHECK(members->count % checkpoints == 0,
              "--members=%lld: %lld checkpoints can't have as many members each; use a multiple of %lld, or leave "
              "--members out",
@@ -128,6 +120,11 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
         "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), name several "
         "--checkpoints=A,B,C, or train a model on loss crps, which makes its own noise",
         (long long)count);
+    const int64_t in = vt_config_channels_a_time(members->config), out = members->config->n_out_channels;
+    VT_CHECK(rollout == 1 || out >= in,
+             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
+             "input; only --rollout=1 is possible",
+             (long long)rollout, (long long)out, (long long)in);
 done:
     return status;
 }
@@ -146,15 +143,10 @@ int64_t vt_members_number(const vt_members *members)
     return members->count > 0 ? members->count : 1;
 }
 
-int64_t vt_members_of_each(const vt_members *members)
-{
-    return vt_members_number(members) / members->model_count;
-}
-
 bool vt_members_perturbs(const vt_members *members, int64_t member)
 {
     if (members->noisy) return members->config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
-    return member % vt_members_of_each(members) > 0;
+    return member % (vt_members_number(members) / members->model_count) > 0;
 }
 
 char *vt_members_describe(const vt_members *members)

@@ -15,25 +15,18 @@ typedef struct {
     bool noisy;        /* the model has noise of its own: it was trained on loss crps last */
 } vt_members;
 
-/* The help texts of the flags --members and --checkpoints. */
-#define VT_MEMBERS_FLAG_HELP                                                                                           \
-    "an ensemble of N forecasts: by the noise of a model of loss crps, of several checkpoints, or with input_noise "   \
-    "on the initial state"
-#define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
-    "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
-
 /* vt_trained_open for one more checkpoint, of whatever its model is. *members is to be closed. */
 vt_status vt_members_add(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members);
 
 /* The members of forecasts of fields, from the words of the command line: one checkpoint `name`, which may be added
- * already, or a `list` of at least two; the other is NULL. count: 0 if it was not given. */
-vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
-                               int64_t ranks, vt_members *members);
+ * already, or a `list` of at least two; the other is NULL. count: below 1 if it was not given. Fails if they can't make
+ * as many steps as `rollout`. */
+vt_status vt_members_configure(const char *name, const char *list, int64_t count, int64_t rollout, int flag_count,
+                               char *const *flags, int64_t ranks, vt_members *members);
 void vt_members_close(vt_members *members);
 
-/* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */
+/* How many forecasts there are: at least 1. */
 int64_t vt_members_number(const vt_members *members);
-int64_t vt_members_of_each(const vt_members *members);
 
 /* Does noise on the initial state (input_noise) make this member? Where the model has noise of its own, only if a flag
  * says so. */

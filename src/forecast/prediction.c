@@ -9,21 +9,17 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "forecast/forecast_file.h"
-#include "forecast/training_errors.h"
 #include "source/fields/dataset.h"
+#include "storage/store.h"
+#include "storage/tensor_file.h"
 #include "task/weather/calendar.h"
 
 typedef struct {
     const vt_prediction_options *options;
-    vt_world *world;
-    vt_dataset *dataset;
-    bool several;    /* initial times were asked for */
-    int64_t *starts; /* the initial times: samples, [start_count] */
-    int64_t start_count;
+    bool several;           /* initial times were asked for */
     vt_fields_about *about; /* of the data at these times alone */
-    vt_forecaster *forecaster;
-    vt_states states;
-    vt_forecast_file *result;
+    vt_forecaster forecaster;
+    vt_forecast_file *result; /* of rank 0 */
 } prediction;
 
 /* ---- the initial time ---- */
@@ -33,34 +29,34 @@ typedef struct {
 static vt_status add_start(prediction *p, vt_date wanted)
 {
     vt_status status = VT_OK;
-    const vt_dataset_options *set = vt_dataset_options_of(p->dataset);
-    const int64_t samples = vt_dataset_source(p->dataset)->sample_count;
-    const long long earlier = (long long)(set->history * set->dt);
-    const int64_t after_last = p->start_count > 0 ? p->starts[p->start_count - 1] + 1 : 0;
-    char before[VT_DATE_SIZE], after[VT_DATE_SIZE], buffer[VT_DATE_SIZE];
+    vt_initial_times *from = &p->forecaster.from;
+    const vt_dataset_options *set = vt_dataset_options_of(from->dataset);
+    const int64_t samples = vt_dataset_source(from->dataset)->sample_count;
+    const int64_t after_last = from->count > 0 ? from->samples[from->count - 1] + 1 : 0;
+    const int64_t found = vt_dataset_find(from->dataset, wanted, after_last);
+    char before[VT_DATE_SIZE], after[VT_DATE_SIZE], where[3 * VT_DATE_SIZE], buffer[VT_DATE_SIZE];
     const char *text = p->several ? vt_date_format(wanted, buffer) : p->options->time;
     vt_date date, nearest[2] = {{.minutes = INT64_MIN}, {.minutes = INT64_MAX}};
-    const int64_t found = vt_dataset_find(p->dataset, wanted, after_last);
     if (found >= 0) {
-        p->starts = vt_grow(p->starts, (size_t)p->start_count, sizeof *p->starts, "the forecast");
-        p->starts[p->start_count++] = found;
+        from->samples = vt_grow(from->samples, (size_t)from->count, sizeof *from->samples, "the forecast");
+        from->samples[from->count++] = found;
         return VT_OK;
     }
     for (int64_t i = 0; i < samples; i++) {
-        vt_dataset_date(p->dataset, i, 0, &date);
+        vt_dataset_date(from->dataset, i, 0, &date);
         if (date.minutes < wanted.minutes && date.minutes > nearest[0].minutes) nearest[0] = date;
         if (date.minutes > wanted.minutes && date.minutes < nearest[1].minutes) nearest[1] = date;
     }
-    const bool first = nearest[0].minutes == INT64_MIN, last = nearest[1].minutes == INT64_MAX;
-    if (!first) vt_date_format(nearest[0], before);
-    if (!last) vt_date_format(nearest[1], after);
-    VT_CHECK(first || last,
-             "--time=%s: forecasts from %s '%s' can begin at %s and at %s, but not between (the model needs %lld "
-             "earlier times; --split chooses another set)",
-             text, set->option_name, set->directory, before, after, earlier);
-    VT_FAIL("--time=%s: forecasts from %s '%s' can begin no %s than %s (the model needs %lld earlier times; --split "
-            "chooses another set)",
-            text, set->option_name, set->directory, first ? "earlier" : "later", first ? after : before, earlier);
+    if (nearest[0].minutes == INT64_MIN)
+        snprintf(where, sizeof where, "no earlier than %s", vt_date_format(nearest[1], after));
+    else if (nearest[1].minutes == INT64_MAX)
+        snprintf(where, sizeof where, "no later than %s", vt_date_format(nearest[0], before));
+    else
+        snprintf(where, sizeof where, "at %s and at %s, but not between", vt_date_format(nearest[0], before),
+                 vt_date_format(nearest[1], after));
+    VT_FAIL("--time=%s: forecasts from %s '%s' can begin %s (the model needs %lld earlier times; --split chooses "
+            "another set)",
+            text, set->option_name, set->directory, where, (long long)(set->history * set->dt));
 done:
     return status;
 }
@@ -69,7 +65,7 @@ done:
 static vt_status find_starts(prediction *p)
 {
     vt_status status = VT_OK;
-    const vt_calendar calendar = vt_dataset_about(p->dataset)->calendar;
+    const vt_calendar calendar = vt_dataset_about(p->forecaster.from.dataset)->calendar;
     vt_date ends[2];
     int64_t step = 1;
     int count = 1;
@@ -90,7 +86,8 @@ static vt_status find_starts(prediction *p)
                  calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(calendar) : "");
     VT_CHECK(ends[0].minutes <= ends[1].minutes, "--time=%s: the last initial time is before the first",
              p->options->time);
-    for (vt_date date = ends[0]; date.minutes <= ends[1].minutes; date = vt_date_after(ends[0], p->start_count * step))
+    for (vt_date date = ends[0]; date.minutes <= ends[1].minutes;
+         date = vt_date_after(ends[0], p->forecaster.from.count * step))
         VT_TRY(add_start(p, date));
 done:
     free(text);
@@ -101,23 +98,75 @@ done:
 static vt_status open_data(prediction *p)
 {
     vt_status status = VT_OK;
+    vt_initial_times *from = &p->forecaster.from;
     vt_dataset_options data = vt_fields_options(p->options->members.config, p->options->set);
     data.reach = VT_REACH_INPUT;
     data.quiet = true;
-    VT_TRY(vt_forecaster_open_data(p->options->members.models, data, &p->dataset));
-    VT_TRY(vt_dataset_check_dates(p->dataset, "--time"));
-    vt_dataset_log_coordinates(p->dataset);
+    VT_TRY(vt_forecaster_open_data(p->options->members.models, data, &from->dataset));
+    VT_TRY(vt_dataset_check_dates(from->dataset, "--time"));
+    vt_dataset_log_coordinates(from->dataset);
     VT_TRY(find_starts(p));
-    p->about = vt_fields_about_copy(vt_dataset_about(p->dataset));
+    p->about = vt_fields_about_copy(vt_dataset_about(from->dataset));
     p->about->dt = p->about->span_count = 0;
-    p->about->times = p->start_count;
-    vt_fields_about_add_span(p->about, vt_states_date(p->dataset, p->starts[0], 0),
-                             vt_states_date(p->dataset, p->starts[p->start_count - 1], 0));
+    p->about->times = from->count;
+    vt_fields_about_add_span(p->about, vt_forecast_date(from->dataset, from->samples[0], 0),
+                             vt_forecast_date(from->dataset, from->samples[from->count - 1], 0));
 done:
     return status;
 }
 
 /* ---- the forecast ---- */
+
+/* How large errors of forecasts in the training set are, at lead 0, 1, …: into f->mean, from a file that `vitrain
+ * evaluate` has written. Errors: it is of another checkpoint or other data, or has fewer lead times. */
+static vt_status read_stds(const char *path, const vt_forecaster *f, int64_t lead)
+{
+    vt_status status = VT_OK;
+    const vt_trained *model = f->members->models;
+    const vt_config *config = model->config;
+    const int64_t height = config->img_size[0], width = config->img_size[1];
+    const int64_t first[] = {lead, 0, 0}, count[] = {1, height, width};
+    const char *const *names = vt_dataset_channel_names(f->from.dataset);
+    char own[32], *made = NULL, *text = NULL, *name = NULL;
+    vt_tensor_file *file = NULL;
+    vt_fields_about *about = NULL;
+    vt_store *store = NULL;
+    vt_array *array = NULL;
+    VT_TRY(vt_tensor_files_try(path));
+    VT_TRY(vt_tensor_file_open(path, &file));
+    VT_TRY(vt_tensor_file_get_text(file, "checkpoint", &made));
+    snprintf(own, sizeof own, "crc32c %08x", (unsigned)model->checksum);
+    VT_CHECK(strstr(made, own) != NULL, "it is of the checkpoint '%s', but %s is '%s'", made, model->checkpoint, own);
+    VT_TRY(vt_tensor_file_get_text(file, "about", &text));
+    VT_TRY(vt_fields_about_parse(text, path, &about));
+    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, f->from.dataset, about, path));
+    VT_TRY(vt_store_open(path, &store));
+    for (int64_t c = 0; c < config->n_out_channels; c++) {
+        free(name);
+        vt_array_close(&array);
+        name = vt_forecast_file_variable(names != NULL ? names[c] : NULL, c, "_error_std");
+        VT_TRY(vt_array_find(store, name, &array));
+        const int64_t *extent = array->extent;
+        VT_CHECK(array->rank == 3 && array->element_size == sizeof(float) && lead < extent[0] && extent[1] == height &&
+                     extent[2] == width,
+                 "'%s' has %lld lead times of [%lld, %lld], but the forecast %lld of [%lld, %lld]", name,
+                 (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)lead + 1,
+                 (long long)height, (long long)width);
+        VT_TRY(store->kind->read(array, first, count, false, f->mean + c * height * width));
+    }
+done:
+    vt_array_close(&array);
+    vt_store_close(&store);
+    vt_fields_about_close(&about);
+    vt_tensor_file_close(&file);
+    free(made);
+    free(text);
+    free(name);
+    if (status != VT_OK)
+        vt_error_context("--error_stds=%s (`vitrain evaluate %s --rollout=N --error_times=N` makes such a file)", path,
+                         model->checkpoint);
+    return status;
+}
 
 static vt_status open_result(prediction *p)
 {
@@ -126,40 +175,30 @@ static vt_status open_result(prediction *p)
     const vt_forecast_file_options result = {.option = "--time",
                                              .path = options->output,
                                              .command = options->command,
-                                             .states = &p->states,
+                                             .forecaster = &p->forecaster,
                                              .about = p->about,
-                                             .starts = p->starts,
-                                             .start_count = p->start_count,
                                              .steps = options->steps,
                                              .archive = p->several,
                                              .has_stds = options->error_stds != NULL};
     if (options->error_stds != NULL) /* does it reach the last lead time? */
-        VT_TRY(vt_error_stds_read(options->error_stds, &p->states, options->steps - 1));
+        VT_TRY(read_stds(options->error_stds, &p->forecaster, options->steps - 1));
     VT_TRY(vt_forecast_file_open(&result, &p->result));
 done:
     return status;
 }
 
-static vt_status open_states(prediction *p)
-{
-    char *directory = vt_file_directory(p->options->output);
-    const vt_status status = vt_states_open(&p->options->members, p->world, p->forecaster, p->dataset, p->start_count,
-                                            directory, &p->states);
-    free(directory);
-    return status;
-}
-
-/* All forecasts of the states for one lead time; they begin with initial time `first`. */
+/* All forecasts of a round for one lead time; they begin with initial time `first`. */
 static vt_status write_lead(prediction *p, int64_t first)
 {
     vt_status status = VT_OK;
-    const int64_t lead = p->states.lead - 1;
-    VT_TRY(vt_forecast_file_write_lead(p->result, NULL, &p->states, first));
-    if (p->options->members.count > 0 && !p->several)
-        VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, lead, vt_states_forecast(&p->states, 0)));
+    vt_forecaster *f = &p->forecaster;
+    const int64_t lead = f->lead - 1;
+    VT_TRY(vt_forecast_file_write_lead(p->result, f, first));
+    if (f->members->count > 0 && !p->several)
+        VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, lead, vt_forecast_mean(f, 0)));
     if (p->options->error_stds == NULL || first > 0) return VT_OK;
-    VT_TRY(vt_error_stds_read(p->options->error_stds, &p->states, lead));
-    VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, lead, p->states.mean));
+    VT_TRY(read_stds(p->options->error_stds, f, lead));
+    VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, lead, f->mean));
 done:
     return status;
 }
@@ -168,18 +207,19 @@ done:
 static vt_status take_lead(void *context, int64_t first)
 {
     prediction *p = context;
-    return vt_world_agree(p->world, p->result != NULL ? write_lead(p, first) : VT_OK);
+    return vt_world_agree(p->forecaster.inference.world, p->result != NULL ? write_lead(p, first) : VT_OK);
 }
 
 static void say(const prediction *p)
 {
     const vt_prediction_options *options = p->options;
-    const int64_t channels = options->members.config->n_out_channels, last_start = p->starts[p->start_count - 1];
+    const vt_initial_times *from = &p->forecaster.from;
+    const int64_t channels = options->members.config->n_out_channels, last_start = from->samples[from->count - 1];
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], starts[64] = "";
     char *members = options->members.count > 0 ? vt_members_describe(&options->members) : NULL;
-    vt_date_format(vt_states_date(p->dataset, p->starts[0], p->several ? 0 : 1), first);
-    vt_date_format(vt_states_date(p->dataset, last_start, p->several ? 0 : options->steps), last);
-    if (p->several) snprintf(starts, sizeof starts, " from each of %lld initial times", (long long)p->start_count);
+    vt_date_format(vt_forecast_date(from->dataset, from->samples[0], p->several ? 0 : 1), first);
+    vt_date_format(vt_forecast_date(from->dataset, last_start, p->several ? 0 : options->steps), last);
+    if (p->several) snprintf(starts, sizeof starts, " from each of %lld initial times", (long long)from->count);
     vt_print("%s: %lld forecast%s of %s%s, %s to %s UTC, %lld channel%s%s%s\n", options->output,
              (long long)options->steps, options->steps == 1 ? "" : "s", options->members.models[0].checkpoint, starts,
              first, last, (long long)channels, channels == 1 ? "" : "s", members != NULL ? "; " : "",
@@ -191,34 +231,33 @@ static vt_status run(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
-    const bool writes = p->world->rank == 0;
-    VT_TRY(vt_world_agree(p->world, open_data(p)));
-    VT_TRY(vt_forecaster_open(&options->members, p->world, p->dataset, p->about, &p->forecaster));
-    VT_TRY(vt_world_agree(p->world, vt_forecaster_find_forcings(p->forecaster, options->forcing_path, p->starts,
-                                                                p->start_count, options->steps)));
-    VT_TRY(vt_world_agree(p->world, open_states(p)));
-    VT_TRY(vt_world_agree(p->world, writes ? open_result(p) : VT_OK));
-    VT_TRY(vt_states_forecast_all(&p->states, p->starts, p->start_count, options->steps, take_lead, p));
-    VT_TRY(vt_world_agree(p->world, writes ? vt_forecast_file_finish(&p->result) : VT_OK));
+    vt_forecaster *f = &p->forecaster;
+    vt_world *world = f->inference.world;
+    char *directory = vt_file_directory(options->output);
+    const bool writes = world->rank == 0;
+    VT_TRY(vt_world_agree(world, open_data(p)));
+    VT_TRY(vt_forecaster_open(f, p->about, directory));
+    VT_TRY(vt_world_agree(world, vt_forecaster_find_forcings(f, options->forcing_path, options->steps)));
+    VT_TRY(vt_world_agree(world, writes ? open_result(p) : VT_OK));
+    VT_TRY(vt_forecast_all(f, options->steps, take_lead, p));
+    VT_TRY(vt_world_agree(world, writes ? vt_forecast_file_finish(&p->result) : VT_OK));
     if (writes) say(p);
 done:
+    free(directory);
     return status;
 }
 
 vt_status vt_predict(const vt_prediction_options *options, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    prediction p = {.options = options};
-    VT_TRY(vt_world_open(options->members.config, launch, &p.world));
-    if (p.world->rank != 0) vt_log_mute();
+    prediction p = {.options = options, .forecaster.members = &options->members};
+    vt_world **world = &p.forecaster.inference.world;
+    VT_TRY(vt_world_open(options->members.config, launch, world));
+    if ((*world)->rank != 0) vt_log_mute();
     status = run(&p);
 done:
     vt_forecast_file_close(&p.result);
-    vt_states_close(&p.states);
-    vt_forecaster_close(&p.forecaster);
+    vt_forecaster_close(&p.forecaster, status);
     vt_fields_about_close(&p.about);
-    vt_dataset_close(&p.dataset);
-    free(p.starts);
-    vt_world_close(&p.world, status == VT_ERROR);
     return status;
 }

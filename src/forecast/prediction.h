@@ -12,7 +12,7 @@ typedef struct {
     const char *time; /* "2003-01-05T06:00", UTC; or several, "2003-01-01/2003-12-31/12h" */
     int64_t steps;
     const char *forcing_path;     /* files of the variables that are forcings, or NULL */
-    const char *error_stds;       /* a file of training_errors.h, or NULL */
+    const char *error_stds;       /* the file of errors that `vitrain evaluate` writes, or NULL */
     const char *output, *command; /* command: for the file's history */
 } vt_prediction_options;
 

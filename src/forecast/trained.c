@@ -1,9 +1,7 @@
 #include "forecast/trained.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -15,12 +13,7 @@
 vt_status vt_trained_open_index(const char *checkpoint, vt_tensor_file **index)
 {
     vt_status status = VT_OK;
-    struct stat info;
     char *path = vt_text_format("%s/checkpoint.h5", checkpoint);
-    VT_CHECK(stat(path, &info) == 0,
-             "--checkpoint=%s: %s: %s; expected the directory of a checkpoint, like "
-             "runs/demo/1CPU/00/checkpoints/best",
-             checkpoint, path, strerror(errno));
     VT_TRY(vt_checkpoint_check_index(checkpoint));
     VT_TRY(vt_tensor_files_try(checkpoint));
     VT_TRY(vt_tensor_file_open(path, index));

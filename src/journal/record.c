@@ -277,12 +277,9 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
     char *path = vt_text_format("%s/images/epoch-%04lld.png", record->run.run_directory, (long long)epoch);
     char *title = vt_text_format("%s, epoch %lld (step %lld)", picture->title, (long long)epoch, (long long)step);
     vt_comparison comparison = {.title = title,
-                                .left_title = "target",
-                                .right_title = "prediction",
-                                .before_title = picture->input != NULL ? "input" : NULL,
-                                .before = picture->input,
-                                .left = target,
-                                .right = prediction,
+                                .before = {"input", picture->input},
+                                .left = {"target", target},
+                                .right = {"prediction", prediction},
                                 .height = picture->height,
                                 .width = picture->width,
                                 .latitudes = picture->latitudes,
@@ -354,10 +351,12 @@ vt_status vt_record_validation(vt_record *record, const vt_run_progress *progres
         record->run.scores->tell_epoch(progress->epoch + 1, record->run.epochs, mean_loss(&trained), validation);
     VT_TRY(write_validation_points(record, progress->step, validation));
     VT_TRY(add_epoch(record, progress, &times, validation));
-    if (vt_run_report_write(record->run.run_directory, NULL) != VT_OK) { /* no reason to end a run */
+    char *page = vt_text_format("%s/report.html", record->run.run_directory);
+    if (vt_run_report_write(&record->run.run_directory, 1, page) != VT_OK) { /* no reason to end a run */
         vt_log_warning("%s", vt_error_text());
         vt_error_clear();
     }
+    free(page);
 done:
     return status;
 }

@@ -1,6 +1,5 @@
 #include "journal/run_directory.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -36,19 +35,17 @@ char *vt_run_directory_name_for_old(const char *path)
  * be renamed stays, with a warning. */
 static void hide_events(const char *run)
 {
-    static const char prefix[] = "events.out.tfevents.";
     char *logs = vt_text_format("%s/logs", run);
-    DIR *directory = opendir(logs);
-    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
-        char *shown = vt_text_format("%s/%s", logs, entry->d_name);
-        char *hidden = vt_text_format("%s/events.out.old.%s", logs, entry->d_name + sizeof prefix - 1);
-        if (rename(shown, hidden) != 0)
-            vt_log_warning("can't rename %s: %s; TensorBoard goes on showing that earlier run", shown, strerror(errno));
-        free(shown);
+    vt_names shown = vt_file_matching(logs, "events.out.tfevents.*");
+    for (int64_t i = 0; i < shown.count; i++) {
+        const char *rest = vt_file_name(shown.names[i]) + strlen("events.out.tfevents.");
+        char *hidden = vt_text_format("%s/events.out.old.%s", logs, rest);
+        if (rename(shown.names[i], hidden) != 0)
+            vt_log_warning("can't rename %s: %s; TensorBoard goes on showing that earlier run", shown.names[i],
+                           strerror(errno));
         free(hidden);
     }
-    if (directory != NULL) closedir(directory);
+    vt_names_close(&shown);
     free(logs);
 }
 

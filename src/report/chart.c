@@ -25,13 +25,6 @@ const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE])
     return buffer;
 }
 
-const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE])
-{
-    if (!(value >= 1e6)) return vt_number_short(value, buffer);
-    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * value);
-    return buffer;
-}
-
 const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE])
 {
     if (seconds < 120)
@@ -58,7 +51,8 @@ static axis axis_of(const vt_chart *chart, bool vertical, double from, double to
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];
         for (int64_t k = 0; k < line->count; k++) {
-            const double value = (vertical ? line->y : line->x)[k * line->stride];
+            const double *values = vertical ? line->y : line->x,
+                         value = values != NULL ? values[k * line->stride] : NAN;
             if (!isfinite(value)) continue;
             range.low = fmin(range.low, value);
             range.high = fmax(range.high, value);
@@ -142,16 +136,13 @@ static void append_axes(vt_text *html, const vt_chart *chart, const axis *x, con
 vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
                    int colour)
 {
-    return (vt_line){name,  vt_table_column(table, x), vt_table_column(table, y), table->rows, table->columns, style,
-                     colour};
+    return (vt_line){
+        name, vt_table_column(table, x), vt_table_column(table, y), table->rows, table->names.count, style, colour};
 }
 
-vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4])
+vt_line vt_line_level(const char *name, const double *height)
 {
-    points[0] = x;
-    points[1] = to_x;
-    points[2] = points[3] = height;
-    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+    return (vt_line){name, NULL, height, 1, 0, VT_LINE_DASHED, -1};
 }
 
 /* At most MOST_POINTS points: each the mean of neighbouring numbers. */
@@ -162,7 +153,8 @@ static void append_points(vt_text *html, const vt_line *line, const axis *x, con
     bool drawing = false;
     vt_text dots = {0};
     vt_text_append(html, "<path class=\"%s\" d=\"", path_classes[line->style]);
-    for (int64_t first = 0; run > 0 && first < line->count; first += run) {
+    if (line->x == NULL) vt_text_append(html, "M%.1f %.1fH%.1f", x->from, place_of(y, line->y[0]), x->to);
+    for (int64_t first = 0; line->x != NULL && first < line->count; first += run) {
         double sum_x = 0, sum_y = 0, number = 0;
         for (int64_t i = first; i < line->count && i < first + run; i++) {
             if (!isfinite(line->x[i * stride]) || !isfinite(line->y[i * stride])) continue;
@@ -254,22 +246,20 @@ void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int co
                     const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]))
 {
     double total = 0;
+    vt_text rows = {0};
     char number[VT_NUMBER_SIZE];
     for (int i = 0; i < count; i++) total += isfinite(bars[i].value) ? fmax(0, bars[i].value) : 0;
     if (!(total > 0)) return;
-    vt_page_append_text(html, "<figure><figcaption>", title, " <small>");
-    vt_text_append(html, "%s</small></figcaption><div class=\"whole\">", format(total, number));
-    for (int i = 0; i < count; i++)
-        if (bars[i].value > 0)
-            vt_text_append(html, "<span class=\"c%d\" style=\"width:%.2f%%\"></span>", colour_class(bars[i].colour),
-                           100 * bars[i].value / total);
-    vt_text_append(html, "</div><table class=\"bars\">");
-    for (int i = 0; i < count; i++) {
-        if (!(bars[i].value > 0)) continue;
-        vt_text_append(html, "<tr><th><i class=\"c%d\"></i>", colour_class(bars[i].colour));
-        vt_page_append_text(html, "", bars[i].name, "</th>");
-        vt_text_append(html, "<td>%s</td><td>%.1f %%</td></tr>", format(bars[i].value, number),
-                       100 * bars[i].value / total);
+    vt_text_append(html, "<figure><figcaption>%s <small>%s</small></figcaption><div class=\"whole\">", title,
+                   format(total, number));
+    for (const vt_bar *bar = bars; bar < bars + count; bar++) {
+        if (!(bar->value > 0)) continue;
+        const double percent = 100 * bar->value / total;
+        const int colour = colour_class(bar->colour);
+        vt_text_append(html, "<span class=\"c%d\" style=\"width:%.2f%%\"></span>", colour, percent);
+        vt_text_append(&rows, "<tr><th><i class=\"c%d\"></i>%s</th><td>%s</td><td>%.1f %%</td></tr>", colour, bar->name,
+                       format(bar->value, number), percent);
     }
-    vt_text_append(html, "</table></figure>\n");
+    vt_text_append(html, "</div><table class=\"bars\">%s</table></figure>\n", rows.characters);
+    vt_text_close(&rows);
 }

@@ -79,6 +79,32 @@ double vt_tick_step(double least)
     return power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
 }
 
+/* ---- colours ---- */
+
+/* At equal distances; between two of them colours are mixed. */
+enum { TURBO_STOPS = 31, DIVERGING_STOPS = 5 };
+static const uint32_t turbo[TURBO_STOPS] = {
+    /* Mikhailov 2019, "Turbo, an improved rainbow colormap for visualization" (Google; Apache-2.0) */
+    0x30123b, 0x3a2c76, 0x4143a7, 0x455acd, 0x4771e9, 0x4686fa, 0x3e9bfe, 0x30b0f4, 0x22c5e2, 0x18d6cc, 0x1ae4b6,
+    0x2bf0a0, 0x46f884, 0x67fd68, 0x88ff4e, 0xa2fc3c, 0xb9f635, 0xceeb34, 0xe1dd37, 0xf0cc3a, 0xfaba39, 0xfea632,
+    0xfd8d27, 0xf8741c, 0xf05b12, 0xe4460a, 0xd63506, 0xc42603, 0xaf1801, 0x960e01, 0x7a0403};
+static const uint32_t diverging_stops[DIVERGING_STOPS] = {
+    /* the ends of ColorBrewer's RdBu, https://colorbrewer2.org */
+    0x053061, 0x4393c3, 0xf7f7f7, 0xd6604d, 0x67001f};
+
+uint32_t vt_colour_at(bool diverging, double position)
+{
+    const uint32_t *stops = diverging ? diverging_stops : turbo;
+    const int last = (diverging ? DIVERGING_STOPS : TURBO_STOPS) - 1, below = smaller(last - 1, (int)(last * position));
+    const double share = last * position - below;
+    uint32_t colour = 0;
+    for (int shift = 16; shift >= 0; shift -= 8) {
+        const double from = stops[below] >> shift & 255, to = stops[below + 1] >> shift & 255;
+        colour = colour << 8 | (uint32_t)(from + share * (to - from) + 0.5);
+    }
+    return colour;
+}
+
 /* ---- text ---- */
 
 /* Pixels to a unit of the font, whose capitals are 21 units high, from 12 above its zero to 9 below. */

@@ -35,16 +35,17 @@ static inline int vt_larger(int a, int b)
  * ticks of an axis. */
 double vt_tick_step(double least);
 
-/* ---- what pictures are drawn with, in files of their own: a font, a colour map, and the coasts of the Earth ---- */
+/* The colour at a position from 0 to 1 as 0xRRGGBB: turbo, from dark blue through green to dark red; or diverging, from
+ * dark blue through white to dark red. */
+uint32_t vt_colour_at(bool diverging, double position);
+
+/* ---- what pictures are drawn with, in files of their own: a font, and the coasts of the Earth ---- */
 
 enum { VT_FONT_FIRST = ' ', VT_FONT_LAST = '~' };
 
 /* The printable characters of ASCII as strokes: the glyph's left and right side, then x and y of each point, all as
  * letters whose distance from 'R' counts units, y downwards. " R" lifts the pen. */
 extern const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1];
-
-/* Turbo: from dark blue through green to dark red, 0xRRGGBB. */
-extern const uint32_t vt_turbo_colours[256];
 
 /* Coastlines, in digits of base VT_COAST_BASE, the smallest of which is VT_COAST_ZERO. A line begins with a blank, and
  * the longitude and latitude of its first point, two digits each: the smallest numbers are 180 degrees west and 90

@@ -75,24 +75,11 @@ static colour_scale scale_of(const float *field, int64_t count, bool diverging)
     return scale;
 }
 
-/* 0: dark blue, 0.5: white, 1: dark red (the ends of ColorBrewer's RdBu, https://colorbrewer2.org). */
-static uint32_t diverging_colour(double position)
-{
-    static const double stops[5][3] = {{5, 48, 97}, {67, 147, 195}, {247, 247, 247}, {214, 96, 77}, {103, 0, 31}};
-    int below = position >= 1 ? 3 : (int)(4 * position);
-    double share = 4 * position - below;
-    uint32_t colour = 0;
-    for (int i = 0; i < 3; i++)
-        colour = colour << 8 | (uint32_t)(stops[below][i] + share * (stops[below + 1][i] - stops[below][i]) + 0.5);
-    return colour;
-}
-
 static uint32_t colour_of(const colour_scale *scale, double value)
 {
     if (!isfinite(value)) return NOT_A_NUMBER;
     double position = (value - scale->low) / (scale->high - scale->low);
-    position = fmin(1, fmax(0, position));
-    return scale->diverging ? diverging_colour(position) : vt_turbo_colours[(int)(255 * position + 0.5)];
+    return vt_colour_at(scale->diverging, fmin(1, fmax(0, position)));
 }
 
 /* ---- the picture ---- */
@@ -123,30 +110,6 @@ static int bar_room(const colour_scale *scale)
 
 /* ---- degrees at the sides, and coastlines ---- */
 
-vt_map_side vt_map_side_open(const double *degrees, int64_t count, bool longitudes)
-{
-    vt_map_side side = {0, longitudes, NULL};
-    double turns = 0;
-    bool monotonic = degrees != NULL && count > 1;
-    if (!monotonic) return side;
-    side.degrees = vt_allocate((size_t)count, sizeof *side.degrees, "a picture");
-    for (int64_t i = 0; i < count && monotonic; i++) {
-        const double jump = i > 0 ? degrees[i] - degrees[i - 1] : 0;
-        if (longitudes && fabs(jump) > 180) turns -= jump > 0 ? 1 : -1;  /* they wrapped */
-        side.degrees[i] = round(1e4 * (degrees[i] + 360 * turns)) / 1e4; /* coordinates may be float32 */
-        const double step = i > 0 ? side.degrees[i] - side.degrees[i - 1] : 1;
-        monotonic = isfinite(side.degrees[i]) && step != 0 && (i < 2 || step * (side.degrees[1] - *side.degrees) > 0);
-    }
-    if (monotonic) side.count = count;
-    return side;
-}
-
-void vt_map_side_close(vt_map_side *side)
-{
-    free(side->degrees);
-    *side = (vt_map_side){0};
-}
-
 /* Where these degrees lie, in grid points; beyond the ends as far as the last two points are apart. The side is known.
  */
 static double position_of(const vt_map_side *side, double degrees)
@@ -172,11 +135,9 @@ static void write_label(double value, bool longitude, char label[VT_MAP_LABEL_SI
     snprintf(label, VT_MAP_LABEL_SIZE, "%.6g%s", fabs(value), none ? "" : side);
 }
 
-void vt_map_ticks_place(const vt_map_side *side, double room, vt_map_ticks *ticks)
+static void place_map_ticks(vt_map_side *side, double room)
 {
     static const double steps[] = {15, 20, 30, 45, 60, 90}; /* beyond 10 */
-    ticks->count = 0;
-    if (side->count == 0) return;
     const double first = side->degrees[0], last = side->degrees[side->count - 1];
     const double low = fmin(first, last), high = fmax(first, last);
     const double least = room * (high - low) / (double)(side->count - 1) * (1 - 1e-6);
@@ -184,44 +145,67 @@ void vt_map_ticks_place(const vt_map_side *side, double room, vt_map_ticks *tick
     for (size_t i = 0; i < sizeof steps / sizeof *steps && step == 0; i++)
         if (steps[i] >= least) step = steps[i];
     if (step == 0) return;
-    for (double k = ceil(low / step - 1e-9); k * step <= high + 1e-9 && ticks->count < VT_MAP_TICKS; k++) {
-        ticks->at[ticks->count] = position_of(side, k * step);
-        write_label(k * step, side->longitudes, ticks->labels[ticks->count++]);
+    for (double k = ceil(low / step - 1e-9); k * step <= high + 1e-9 && side->tick_count < VT_MAP_TICKS; k++) {
+        side->ticks[side->tick_count] = position_of(side, k * step);
+        write_label(k * step, side->longitudes, side->labels[side->tick_count++]);
     }
+}
+
+vt_map_side vt_map_side_open(const double *degrees, int64_t count, bool longitudes, double room)
+{
+    vt_map_side side = {.longitudes = longitudes};
+    double turns = 0;
+    bool monotonic = degrees != NULL && count > 1;
+    if (!monotonic) return side;
+    side.degrees = vt_allocate((size_t)count, sizeof *side.degrees, "a picture");
+    for (int64_t i = 0; i < count && monotonic; i++) {
+        const double jump = i > 0 ? degrees[i] - degrees[i - 1] : 0;
+        if (longitudes && fabs(jump) > 180) turns -= jump > 0 ? 1 : -1;  /* they wrapped */
+        side.degrees[i] = round(1e4 * (degrees[i] + 360 * turns)) / 1e4; /* coordinates may be float32 */
+        const double step = i > 0 ? side.degrees[i] - side.degrees[i - 1] : 1;
+        monotonic = isfinite(side.degrees[i]) && step != 0 && (i < 2 || step * (side.degrees[1] - *side.degrees) > 0);
+    }
+    if (!monotonic) return side;
+    side.count = count;
+    place_map_ticks(&side, room);
+    return side;
+}
+
+void vt_map_side_close(vt_map_side *side)
+{
+    free(side->degrees);
+    *side = (vt_map_side){0};
 }
 
 typedef struct {
     vt_map_side latitudes, longitudes;
-    vt_map_ticks beside, below;
     int left, bottom; /* room that the ticks' labels take */
 } map_axes;
 
 static map_axes axes_of(const vt_comparison *c, int zoom)
 {
     enum { WIDEST_LABEL = 70 }; /* in pixels */
-    map_axes axes = {.latitudes = vt_map_side_open(c->latitudes, c->height, false),
-                     .longitudes = vt_map_side_open(c->longitudes, c->width, true)};
-    vt_map_ticks_place(&axes.latitudes, 2.0 * VT_TEXT_HEIGHT / zoom, &axes.beside);
-    vt_map_ticks_place(&axes.longitudes, (double)WIDEST_LABEL / zoom, &axes.below);
-    for (int i = 0; i < axes.beside.count; i++)
-        axes.left = vt_larger(axes.left, vt_draw_text_width(axes.beside.labels[i]) + TICK + 4);
-    if (axes.below.count > 0) axes.bottom = VT_TEXT_HEIGHT + TICK;
+    map_axes axes = {.latitudes = vt_map_side_open(c->latitudes, c->height, false, 2.0 * VT_TEXT_HEIGHT / zoom),
+                     .longitudes = vt_map_side_open(c->longitudes, c->width, true, (double)WIDEST_LABEL / zoom)};
+    for (int i = 0; i < axes.latitudes.tick_count; i++)
+        axes.left = vt_larger(axes.left, vt_draw_text_width(axes.latitudes.labels[i]) + TICK + 4);
+    if (axes.longitudes.tick_count > 0) axes.bottom = VT_TEXT_HEIGHT + TICK;
     return axes;
 }
 
-/* Ticks of one map; latitudes are written only where `labelled`. */
-static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axes, bool labelled)
+/* Ticks of one map; the latitudes of the first one, at the left, are written. */
+static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axes)
 {
-    for (int i = 0; i < axes->beside.count; i++) {
-        const int y = map.top + (int)((axes->beside.at[i] + 0.5) * zoom);
+    for (int i = 0; i < axes->latitudes.tick_count; i++) {
+        const char *label = axes->latitudes.labels[i];
+        const int y = map.top + (int)((axes->latitudes.ticks[i] + 0.5) * zoom);
         fill(image, map.left - TICK, y, TICK, 1, INK);
-        if (!labelled) continue;
-        const char *label = axes->beside.labels[i];
-        vt_draw_text(image, map.left - TICK - 4 - vt_draw_text_width(label), y - VT_TEXT_HEIGHT / 2, label, INK);
+        if (map.left == MARGIN + axes->left)
+            vt_draw_text(image, map.left - TICK - 4 - vt_draw_text_width(label), y - VT_TEXT_HEIGHT / 2, label, INK);
     }
-    for (int i = 0; i < axes->below.count; i++) {
-        const char *label = axes->below.labels[i];
-        const int x = map.left + (int)((axes->below.at[i] + 0.5) * zoom), wide = vt_draw_text_width(label);
+    for (int i = 0; i < axes->longitudes.tick_count; i++) {
+        const char *label = axes->longitudes.labels[i];
+        const int x = map.left + (int)((axes->longitudes.ticks[i] + 0.5) * zoom), wide = vt_draw_text_width(label);
         int begin = x - wide / 2; /* within the map's own sides, so that it does not overlap the neighbour's */
         if (begin + wide > map.left + map.width) begin = map.left + map.width - wide;
         fill(image, x, map.top + map.height, 1, TICK, INK);
@@ -270,52 +254,55 @@ static void draw_coasts(vt_image *image, vt_box map, int zoom, const map_axes *a
 
 /* ---- the whole picture ---- */
 
-/* A field with its title, its degrees and the coasts; the grid begins at left, top. */
-static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const char *title,
-                     const float *field, const colour_scale *scale, const map_axes *axes, bool labelled)
+/* A map with its title, its degrees and the coasts; the grid begins at left, top. */
+static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comparison *c, vt_map drawn,
+                     const colour_scale *scale, const map_axes *axes)
 {
     const vt_box map = {left, top, (int)c->width * zoom, (int)c->height * zoom};
-    vt_draw_text(image, left, top - GAP / 2 - VT_TEXT_HEIGHT, title, INK);
+    vt_draw_text(image, left, top - GAP / 2 - VT_TEXT_HEIGHT, drawn.title, INK);
     frame(image, left, top, map.width, map.height);
     for (int64_t y = 0; y < c->height; y++)
         for (int64_t x = 0; x < c->width; x++)
             fill(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
-                 colour_of(scale, (double)field[y * c->width + x]));
+                 colour_of(scale, (double)drawn.field[y * c->width + x]));
     if (c->on_earth && axes->latitudes.count > 0 && axes->longitudes.count > 0) draw_coasts(image, map, zoom, axes);
-    draw_axes(image, map, zoom, axes, labelled);
+    draw_axes(image, map, zoom, axes);
 }
 
 void vt_image_compare(const vt_comparison *c, vt_image *image)
 {
+    enum { MAPS = 3 };
+    const vt_map maps[MAPS] = {c->before, c->left, c->right};
     const bool with_difference = c->difference_title != NULL;
     const int side = (int)(c->width > c->height ? c->width : c->height), zoom = vt_larger(1, PANEL_SIDE / side);
-    const int width = (int)c->width * zoom, height = (int)c->height * zoom;
-    map_axes axes = axes_of(c, zoom);
+    const int height = (int)c->height * zoom, top = MARGIN + VT_TEXT_HEIGHT + GAP + VT_TEXT_HEIGHT + GAP / 2;
     const int64_t count = c->height * c->width;
+    map_axes axes = axes_of(c, zoom);
     float *difference = vt_allocate((size_t)count, sizeof *difference, "a picture");
-    for (int64_t i = 0; i < count; i++) difference[i] = c->right[i] - c->left[i];
-    const colour_scale scale = scale_of(c->left, count, c->is_signed), other = scale_of(difference, count, true);
+    for (int64_t i = 0; i < count; i++) difference[i] = c->right.field[i] - c->left.field[i];
+    const colour_scale scale = scale_of(c->left.field, count, c->is_signed), other = scale_of(difference, count, true);
 
-    int cell = vt_larger(width, vt_larger(vt_draw_text_width(c->left_title), vt_draw_text_width(c->right_title)));
+    int cell = (int)c->width * zoom, left = MARGIN + axes.left;
+    for (int i = 0; i < MAPS; i++)
+        if (maps[i].field != NULL) cell = vt_larger(cell, vt_draw_text_width(maps[i].title));
     if (with_difference) cell = vt_larger(cell, vt_draw_text_width(c->difference_title));
-    const int top = MARGIN + VT_TEXT_HEIGHT + GAP + VT_TEXT_HEIGHT + GAP / 2;
-    const int before = MARGIN + axes.left, left = before + (c->before_title != NULL ? cell + MARGIN : 0);
-    const int right = left + cell + MARGIN, bar = right + cell + MARGIN;
-    const int third = bar + bar_room(&scale);
-    const int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
+    const int apart = cell + MARGIN, bar = left + (c->before.field != NULL ? 3 : 2) * apart;
+    const int third = bar + bar_room(&scale), end = with_difference ? third + apart + bar_room(&other) : third;
     image->width = vt_larger(end, 2 * MARGIN + vt_draw_text_width(c->title));
     image->height = top + height + VT_TEXT_HEIGHT + axes.bottom;
     image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 
     fill(image, 0, 0, image->width, image->height, WHITE);
     vt_draw_text(image, MARGIN, MARGIN, c->title, INK);
-    if (c->before_title != NULL) draw_map(image, before, top, zoom, c, c->before_title, c->before, &scale, &axes, true);
-    draw_map(image, left, top, zoom, c, c->left_title, c->left, &scale, &axes, c->before_title == NULL);
-    draw_map(image, right, top, zoom, c, c->right_title, c->right, &scale, &axes, false);
+    for (int i = 0; i < MAPS; i++) {
+        if (maps[i].field == NULL) continue;
+        draw_map(image, left, top, zoom, c, maps[i], &scale, &axes);
+        left += apart;
+    }
     draw_bar(image, bar, top, height, &scale);
     if (with_difference) {
-        draw_map(image, third, top, zoom, c, c->difference_title, difference, &other, &axes, false);
-        draw_bar(image, third + cell + MARGIN, top, height, &other);
+        draw_map(image, third, top, zoom, c, (vt_map){c->difference_title, difference}, &other, &axes);
+        draw_bar(image, third + apart, top, height, &other);
     }
     free(difference);
     vt_map_side_close(&axes.latitudes);

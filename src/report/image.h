@@ -17,13 +17,16 @@ typedef struct {
 void vt_image_close(vt_image *image);
 
 typedef struct {
-    const char *title;                    /* ASCII; above both */
-    const char *left_title, *right_title; /* above each */
-    const char *before_title;             /* of a field that is drawn first, at the left; NULL: none */
-    const float *before;
-    const float *left, *right; /* [height, width]; row 0 is the north */
+    const char *title;  /* above it; ASCII */
+    const float *field; /* [height, width]; row 0 is the north */
+} vt_map;
+
+typedef struct {
+    const char *title; /* above all; ASCII */
+    vt_map before;     /* drawn first, at the left; of NULL: not drawn */
+    vt_map left, right;
     int64_t height, width;
-    const char *difference_title; /* title of a third field, right - left, with a colour bar of its own; NULL: none */
+    const char *difference_title; /* of another map, right - left, with a colour bar of its own; NULL: none */
     const double *latitudes;      /* [height], degrees, for ticks at the sides; NULL: not known */
     const double *longitudes;     /* [width], the same */
     bool on_earth;                /* where both are known, its coasts are drawn */
@@ -42,25 +45,19 @@ vt_status vt_image_encode(const vt_image *image, void **png, size_t *size);
 
 enum { VT_MAP_TICKS = 24, VT_MAP_LABEL_SIZE = 16 };
 
-/* The grid points along a side. */
 typedef struct {
-    int64_t count; /* 0: where they lie isn't known */
+    int64_t count; /* of grid points along the side; 0: where they lie isn't known, and there are no ticks */
     bool longitudes;
     double *degrees; /* [count], monotonic: longitudes go on beyond 360 or below -180 */
+    int tick_count;
+    double ticks[VT_MAP_TICKS]; /* in grid points: 0 is the middle of the first point */
+    char labels[VT_MAP_TICKS][VT_MAP_LABEL_SIZE];
 } vt_map_side;
 
-typedef struct {
-    int count;
-    double at[VT_MAP_TICKS]; /* in grid points: 0 is the middle of the first point */
-    char labels[VT_MAP_TICKS][VT_MAP_LABEL_SIZE];
-} vt_map_ticks;
-
 /* degrees [count]: of the grid points, in order along the side, with any spacing; longitudes may wrap from 360 to 0, or
- * from 180 to -180. NULL, a single point, or degrees that are not monotonic, give a side of unknown degrees. */
-vt_map_side vt_map_side_open(const double *degrees, int64_t count, bool longitudes);
+ * from 180 to -180. NULL, a single point, or degrees that are not monotonic, give a side of unknown degrees. Ticks are
+ * at least `room` grid points apart. */
+vt_map_side vt_map_side_open(const double *degrees, int64_t count, bool longitudes, double room);
 void vt_map_side_close(vt_map_side *side);
-
-/* Ticks at least `room` grid points apart; none on an unknown side. */
-void vt_map_ticks_place(const vt_map_side *side, double room, vt_map_ticks *ticks);
 
 #endif

@@ -5,10 +5,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/memory.h"
 
 /* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which colour-blind readers can tell apart; lighter in dark
- * mode. */
+ * mode. Of skill, blue is better, orange with hatching worse, so that they can be told apart without colours, too. */
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1c1f24;--soft:#5d6570;--line:#e3e6ea;--box:#f6f7f9;--c0:#0067a6;"
     "--c1:#c75000;--c2:#007a5a;--c3:#a8447e;--c4:#8a6d00;--c5:#2a8fbd;--c6:#7b828c}"
@@ -41,7 +40,11 @@ static const char style[] =
     ".wide{overflow-x:auto}.wide th{font-weight:600}.wide td,.wide th+th{min-width:6rem}"
     ".wide th:first-child,.many th{overflow-wrap:normal}.many table{align-self:start}"
     "img{display:block;max-width:100%;height:auto;border-radius:.3rem;background:#fff}"
-    "summary{cursor:pointer;font-weight:600;padding:.3rem 0}pre{white-space:pre-wrap;font-size:.8rem}"
+    "summary{cursor:pointer;font-weight:600;padding:.3rem 0}"
+    ".scores td,.scores thead th{text-align:center;white-space:nowrap;border:2px solid var(--box);padding:.25rem .2rem}"
+    ".wide .scores td,.wide .scores th+th{min-width:3.2rem}.cards-of-skill{display:grid;gap:.6rem}"
+    ".scores td.worse{background-image:repeating-linear-gradient(135deg,transparent 0 5px,var(--soft) 5px 6px)}"
+    ".scores td b{font-weight:600;background:var(--bg);border-radius:.2rem;padding:0 .15rem}"
     "@media(max-width:40rem){figure:not(.small) svg text{font-size:15px}}"
     "footer{color:var(--soft);font-size:.8rem;margin:2rem 0 1rem}";
 
@@ -85,16 +88,14 @@ vt_status vt_page_write(vt_text *html, const char *path)
 static void append_base64(vt_text *html, const uint8_t *bytes, size_t count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *encoded = vt_allocate(4 * ((count + 2) / 3) + 1, 1, "a page"), *next = encoded;
     for (size_t i = 0; i < count; i += 3) {
-        size_t there = count - i < 3 ? count - i : 3;
+        const size_t there = count - i < 3 ? count - i : 3;
         uint32_t group = 0;
+        char four[] = "====";
         for (size_t j = 0; j < 3; j++) group = group << 8 | (j < there ? bytes[i + j] : 0);
-        for (size_t j = 0; j < 4; j++) *next++ = j <= there ? digits[group >> (18 - 6 * j) & 63] : '=';
+        for (size_t j = 0; j <= there; j++) four[j] = digits[group >> (18 - 6 * j) & 63];
+        vt_text_append(html, "%s", four);
     }
-    *next = '\0';
-    vt_text_append(html, "%s", encoded);
-    free(encoded);
 }
 
 vt_status vt_page_append_picture(vt_text *html, const char *path, const char *caption)

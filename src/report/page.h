@@ -26,7 +26,7 @@ typedef enum { VT_LINE_PLAIN, VT_LINE_FAINT, VT_LINE_DOTS, VT_LINE_DASHED } vt_l
 
 typedef struct {
     const char *name;
-    const double *x, *y;   /* [count]; NaN and infinity interrupt the line */
+    const double *x, *y;   /* [count]; NaN and infinity interrupt the line. x NULL: a level across the chart */
     int64_t count, stride; /* stride: elements from one value to the next, in both */
     vt_line_style style;
     int colour; /* 0, 1, …: from the page's palette; -1: grey */
@@ -36,8 +36,8 @@ typedef struct {
 vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
                    int colour);
 
-/* A dashed grey line at `height`, from x to to_x. Its ends are stored in `points`, which must outlive the line. */
-vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4]);
+/* A dashed grey line across the chart at *height, which must outlive the line. */
+vt_line vt_line_level(const char *name, const double *height);
 
 /* How a chart is drawn. */
 enum {
@@ -69,15 +69,12 @@ typedef struct {
     int colour;
 } vt_bar;
 
-/* A <figure>; format(value) follows each name with its percentage. Bars of 0 are left out. */
+/* A <figure>; title and names are HTML. format(value) follows each name with its percentage. Bars of 0 are left out. */
 void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int count,
                     const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]));
 
 /* 4 significant digits; whole numbers from 10,000 on; 3 digits below 0.001 and from a million on. */
 const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE]);
-
-/* "86.12 M"; below a million as vt_number_short. */
-const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE]);
 
 /* "92.5 min": in s, min, h or days. */
 const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE]);

@@ -105,46 +105,33 @@ static bool is_utf8(void)
 
 void vt_progress_format(const vt_progress_figures *figures, int columns, bool colour, char text[VT_PROGRESS_SIZE])
 {
-    /* In the order of the line; the piece with rank 0 is dropped last. */
+    /* In the order of the line; the piece with the highest rank is left out first, the last two for a bar, too. */
     static const int ranks[PIECES] = {0, 1, 2, 7, 5, 4, 6, 3};
-    char pieces[PIECES][PIECE_SIZE] = {{0}}, tail[PIECES * PIECE_SIZE] = "";
-    char curve[VT_SPARKLINE_SIZE] = "";
+    char pieces[PIECES][PIECE_SIZE] = {{0}}, curve[VT_SPARKLINE_SIZE] = "";
     snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
     snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
     if (figures->epoch > 1 || figures->step > 0) snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
     if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, curve);
-    snprintf(pieces[3], PIECE_SIZE, "%s%.*s", curve[0] != '\0' ? " " : "", 3 * HISTORY,
-             curve); /* 3 bytes a character */
+    if (curve[0] != '\0') snprintf(pieces[3], PIECE_SIZE, " %.*s", 3 * HISTORY, curve); /* 3 bytes a character */
     if (figures->validation_loss > 0) snprintf(pieces[4], PIECE_SIZE, ", valid %.4f", figures->validation_loss);
     snprintf(pieces[5], PIECE_SIZE, ", %.4g samples/s", figures->samples_per_sec);
     snprintf(pieces[6], PIECE_SIZE, ", data wait %.0f %%", 100 * figures->data_wait);
     format_time_left(figures->seconds_left, pieces[7]);
 
-    int kept = PIECES, room = 0;
-    bool all = true; /* the number of pieces */
-    for (; kept > 0; kept--) {
-        bool is_there = false;
+    int kept = PIECES + 1, room = -1;
+    while (kept > 1 && room < (kept > PIECES - 2 ? SHORTEST_BAR + 1 : 0)) {
+        kept--;
         room = columns;
-        for (int i = 0; i < PIECES; i++) {
+        for (int i = 0; i < PIECES; i++)
             if (ranks[i] < kept) room -= vt_text_columns(pieces[i], strlen(pieces[i]));
-            if (ranks[i] == kept - 1) is_there = pieces[i][0] != '\0';
-        }
-        if (!is_there) continue;
-        if (room >= (all ? SHORTEST_BAR + 1 : 0)) break; /* drops the least important pieces first, then the bar */
-        all = false;
     }
-    if (kept == 0) {
-        snprintf(text, VT_PROGRESS_SIZE, "%.*s", columns < 0 ? 0 : columns, pieces[0]);
-        return;
-    }
-    for (int i = 1, used = 0; i < PIECES; i++)
-        if (ranks[i] < kept) used += snprintf(tail + used, sizeof tail - (size_t)used, "%s", pieces[i]);
-    int used = snprintf(text, VT_PROGRESS_SIZE, "%s", pieces[0]);
+    int used = snprintf(text, VT_PROGRESS_SIZE, "%.*s", columns < 0 ? 0 : columns, pieces[0]);
     if (room > SHORTEST_BAR) {
         text[used++] = ' ';
         used += format_bar(figures, room - 1 < LONGEST_BAR ? room - 1 : LONGEST_BAR, colour, text + used);
     }
-    snprintf(text + used, (size_t)(VT_PROGRESS_SIZE - used), "%s", tail);
+    for (int i = 1; i < PIECES; i++)
+        if (ranks[i] < kept) used += snprintf(text + used, (size_t)(VT_PROGRESS_SIZE - used), "%s", pieces[i]);
 }
 
 /* ---- the terminal ---- */

@@ -11,8 +11,6 @@
 #include "base/file.h"
 #include "base/text.h"
 
-const char *const vt_run_memories[] = {"parameters", "gradients", "optimizer", "activations", "data", "workspace"};
-
 /* Parses the file as vitrain writes it: a line "name:", then a line " key: value" for each key. */
 static void read_keys(const char *path, vt_run_files *files)
 {
@@ -72,28 +70,33 @@ done:
     return status;
 }
 
-vt_status vt_run_steps_open(const char *path, vt_table *steps)
+/* The last epoch whose validation scored the baseline, too, is the first one since its loss has measured the same. */
+static void find_baseline(vt_run_files *files)
 {
-    return open_table(path, (const char *const[]){"step", "epoch", "loss", NULL}, steps);
-}
-
-vt_status vt_run_epochs_open(const char *path, vt_table *epochs)
-{
-    struct stat info;
-    if (stat(path, &info) != 0 || info.st_size == 0) return VT_OK;
-    return open_table(path, (const char *const[]){"step", "epoch", "train_loss", "valid_loss", NULL}, epochs);
+    const vt_table *epochs = &files->epochs;
+    const int64_t column = vt_table_find(epochs, "valid_loss") + 1;
+    const char *found = column > 0 && column < epochs->names.count ? epochs->names.names[column] : "";
+    const bool is_loss = vt_text_ends_with(found, "_loss");
+    files->baseline =
+        is_loss ? vt_text_format("%.*s", (int)(strlen(found) - strlen("_loss")), found) : vt_text_copy("persistence");
+    for (int64_t row = 1; row < epochs->rows && is_loss; row++)
+        if (isfinite(vt_table_value(epochs, row, found))) files->alike = row;
 }
 
 vt_status vt_run_files_open(const char *directory, vt_run_files *files)
 {
     vt_status status = VT_OK;
     char *paths[4];
+    struct stat info;
     static const char *const names[4] = {"metrics.csv", "epochs.csv", "plan.csv", "config.yaml"};
     *files = (vt_run_files){.directory = vt_text_copy(directory)};
     for (int i = 0; i < 4; i++) paths[i] = vt_text_format("%s/%s", directory, names[i]);
     VT_TRY(check_directory(directory, paths[0]));
-    VT_TRY(vt_run_steps_open(paths[0], &files->steps));
-    VT_TRY(vt_run_epochs_open(paths[1], &files->epochs));
+    VT_TRY(open_table(paths[0], (const char *const[]){"step", "epoch", "loss", NULL}, &files->steps));
+    if (stat(paths[1], &info) == 0 && info.st_size > 0)
+        VT_TRY(open_table(paths[1], (const char *const[]){"step", "epoch", "train_loss", "valid_loss", NULL},
+                          &files->epochs));
+    find_baseline(files);
     if (vt_table_open(paths[2], false, &files->plan) != VT_OK) vt_error_clear();
     read_keys(paths[3], files);
 done:
@@ -109,6 +112,7 @@ void vt_run_files_close(vt_run_files *files)
     vt_table_close(&files->plan);
     vt_names_close(&files->keys);
     vt_names_close(&files->values);
+    free(files->baseline);
     free(files->configuration);
     free(files->directory);
     *files = (vt_run_files){0};
@@ -121,33 +125,12 @@ const char *vt_run_files_key(const vt_run_files *files, const char *name)
     return "";
 }
 
-const char *vt_epochs_baseline(const vt_table *epochs, char name[VT_BASELINE_NAME])
+double vt_run_baseline(const vt_run_files *files, const char *column)
 {
-    const int64_t column = vt_table_find(epochs, "valid_loss") + 1;
-    const char *found = column > 0 && column < epochs->columns ? epochs->names[column] : "";
-    const size_t length = strlen(found), suffix = strlen("_loss");
-    if (length <= suffix || strcmp(found + length - suffix, "_loss") != 0) return strcpy(name, "persistence");
-    snprintf(name, VT_BASELINE_NAME, "%.*s", (int)(length - suffix), found);
-    return name;
-}
-
-/* The last epoch whose validation scored the baseline, too: the first one since its loss has measured the same. */
-static int64_t baseline_row(const vt_table *epochs)
-{
-    char baseline[VT_BASELINE_NAME];
-    char *name = vt_text_format("%s_loss", vt_epochs_baseline(epochs, baseline));
-    int64_t row = epochs->rows - 1;
-    while (row > 0 && !isfinite(vt_table_value(epochs, row, name))) row--;
+    char *name = vt_text_format("%s_%s", files->baseline, column);
+    const double value = vt_table_value(&files->epochs, files->alike, name);
     free(name);
-    return row > 0 ? row : 0;
-}
-
-double vt_run_best_loss(const vt_run_files *files)
-{
-    double best = NAN;
-    for (int64_t row = baseline_row(&files->epochs); row < files->epochs.rows; row++)
-        best = fmin(best, vt_table_value(&files->epochs, row, "valid_loss"));
-    return best;
+    return value;
 }
 
 double vt_run_recent_mean(const vt_run_files *files, const char *column, int64_t most)
@@ -167,47 +150,25 @@ bool vt_run_is_finished(const char *line)
     return false;
 }
 
-/* As vt_run_last_line and vt_run_is_closed. */
-static char *read_log(const char *directory, bool *is_closed)
+char *vt_run_last_line(const char *directory, bool *is_closed)
 {
     static const char stamp_end[] = " - root - ";
     char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
     size_t size = 0;
     FILE *file = NULL;
-    *is_closed = false;
+    bool closed = false;
     if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
-        *is_closed = vt_run_is_finished(line) || (*is_closed && strstr(line, " - Starting Training Loop...") == NULL);
+        closed = vt_run_is_finished(line) || (closed && strstr(line, " - Starting Training Loop...") == NULL);
         const char *text = strstr(line, stamp_end);
         if (text == NULL) continue;
         free(last);
         last = vt_text_copy(text + strlen(stamp_end));
     }
+    if (is_closed != NULL) *is_closed = closed;
     if (file != NULL) fclose(file);
     free(path);
     free(line);
     return last;
-}
-
-char *vt_run_last_line(const char *directory)
-{
-    bool is_closed;
-    return read_log(directory, &is_closed);
-}
-
-bool vt_run_is_closed(const char *directory)
-{
-    bool is_closed;
-    free(read_log(directory, &is_closed));
-    return is_closed;
-}
-
-double vt_epochs_baseline_value(const vt_table *epochs, const char *column)
-{
-    char baseline[VT_BASELINE_NAME];
-    char *name = vt_text_format("%s_%s", vt_epochs_baseline(epochs, baseline), column);
-    const double value = vt_table_value(epochs, baseline_row(epochs), name);
-    free(name);
-    return value;
 }

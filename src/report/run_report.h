@@ -6,31 +6,19 @@
 #include "base/text.h"
 #include "report/run_files.h"
 
-/* path NULL: <directory>/report.html */
-vt_status vt_run_report_write(const char *directory, const char *path);
-
-/* One page over several runs: their curves together, what differs in their configurations, and their figures. */
-vt_status vt_run_report_compare(const char *const *directories, int count, const char *path);
-
-/* ---- what pages say of a run, in the same words: report.html in cards, compare.html in rows of a table ---- */
-
-enum { VT_RUN_FIGURES = 8, VT_RUN_CURVES = 4 };
-
+/* What a run reached, each in a few words. */
 typedef struct {
     const char *name;
     char value[VT_NUMBER_SIZE]; /* "": the run's files don't say */
     char detail[96];
 } vt_run_figure;
 
+enum { VT_RUN_FIGURES = 8 };
 void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIGURES]);
 
-/* Columns of metrics.csv that are drawn beside the losses. */
-typedef struct {
-    const char *column, *title;
-    unsigned how; /* it is drawn, as in vt_chart */
-} vt_run_curve;
-
-extern const vt_run_curve vt_run_curves[VT_RUN_CURVES];
+/* Of one run, or one page over several: their curves together, what differs in their configurations, and their figures.
+ */
+vt_status vt_run_report_write(const char *const *directories, int count, const char *path);
 
 /* A step's pipeline as a picture: a bar for each stage with its forwards, its backwards, and the waiting between them,
  * drawn from the files that comm_trace writes (timeline.c). Appends a section; nothing for a run without stages, or
@@ -44,10 +32,7 @@ void vt_timeline_append(vt_text *html, const vt_run_files *run);
  * that says whether the ensemble is better than dressed forecasts, malloc'd; "": that isn't known. */
 vt_status vt_scorecard_write(const char *directory, const char *title, char **verdict);
 
-/* Appends the sections of an evaluation's directory to a page; verdict as above. Error: no scores.csv. */
-vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdict);
-
-/* The directory of the newest evaluation of a run, malloc'd; NULL: it has none. */
-char *vt_scorecard_find(const char *run_directory);
+/* Appends what the newest evaluation of a run found, if it has one. Error: a damaged file. */
+vt_status vt_scorecard_append(vt_text *html, const char *run_directory);
 
 #endif

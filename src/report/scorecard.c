@@ -1,28 +1,35 @@
 #include "report/run_report.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "report/page.h"
 
 enum { MOST_LEADS = 14, CURVES = 3, SPECTRA = 4 };
 
-/* The rows of a channel follow one another: those of the channel that begins with row `first`. */
-static vt_table channel_at(const vt_table *table, int64_t first)
+static double hours_at(const vt_table *table, int64_t row)
 {
-    int64_t end = first;
-    while (end < table->rows && strcmp(table->labels[end], table->labels[first]) == 0) end++;
+    const double hours = vt_table_value(table, row, "lead_hours");
+    return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
+}
+
+/* The rows from `first` on that are of one channel, or of one lead: they follow one another. */
+static vt_table part_at(const vt_table *table, int64_t first, bool of_lead)
+{
+    int64_t end = first + 1;
+    while (end < table->rows && (of_lead ? hours_at(table, end) == hours_at(table, first)
+                                         : strcmp(table->labels.names[end], table->labels.names[first]) == 0))
+        end++;
     return vt_table_part(table, first, end - first);
 }
 
 static int64_t count_channels(const vt_table *table)
 {
     int64_t count = 0;
-    for (int64_t first = 0; first < table->rows; count++) first += channel_at(table, first).rows;
+    for (int64_t first = 0; first < table->rows; count++) first += part_at(table, first, false).rows;
     return count;
 }
 
@@ -34,15 +41,6 @@ static bool has_numbers(const vt_table *table, const char *column)
 }
 
 /* ---- scorecards ---- */
-
-/* Blue is better, orange with hatching worse, so that they can be told apart without colours, too. */
-static const char style[] =
-    "<style>.scores td,.scores thead th{text-align:center;white-space:nowrap;border:2px solid "
-    "var(--box);padding:.25rem "
-    ".2rem}.wide .scores td,.wide .scores th+th{min-width:3.2rem}"
-    ".scores td.worse{background-image:repeating-linear-gradient(135deg,transparent 0 5px,var(--soft) 5px 6px)}"
-    ".scores td b{font-weight:600;background:var(--bg);border-radius:.2rem;padding:0 .15rem}"
-    ".cards-of-skill{display:grid;gap:.6rem}</style>";
 
 /* The unit that leads are told in, and their column in it. */
 typedef struct {
@@ -66,15 +64,9 @@ static void count_days(vt_table *table)
     const lead_axis *axis = axis_of(table);
     const int64_t column = vt_table_find(table, "lead_hours");
     if (axis->name[0] != 'h' || column < 0 || table->rows == 0 || fmod(table->values[column], 24) != 0) return;
-    for (int64_t row = 0; row < table->rows; row++) table->values[row * table->columns + column] /= 24;
-    free(table->names[column]);
-    table->names[column] = vt_text_copy("lead_days");
-}
-
-static double hours_at(const vt_table *table, int64_t row)
-{
-    const double hours = vt_table_value(table, row, "lead_hours");
-    return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
+    for (int64_t row = 0; row < table->rows; row++) table->values[row * table->names.count + column] /= 24;
+    free(table->names.names[column]);
+    table->names.names[column] = vt_text_copy("lead_days");
 }
 
 /* Has this one of a channel's leads a column: all if they are few, else the first, the last, and some that are equally
@@ -114,7 +106,7 @@ static void append_cell(vt_text *html, double skill)
 static void append_scorecard(vt_text *html, const vt_table *scores, const char *column, const char *title)
 {
     if (!has_numbers(scores, column)) return;
-    const int64_t leads = channel_at(scores, 0).rows;
+    const int64_t leads = part_at(scores, 0, false).rows;
     vt_text_append(html,
                    "<figure><figcaption>%s</figcaption><div class=\"wide\"><table class=\"scores\"><thead><tr>"
                    "<th>channel</th>",
@@ -127,8 +119,8 @@ static void append_scorecard(vt_text *html, const vt_table *scores, const char *
     }
     vt_text_append(html, "</tr></thead>");
     for (int64_t first = 0; first < scores->rows;) {
-        const vt_table channel = channel_at(scores, first);
-        vt_page_append_text(html, "<tr><th>", channel.labels[0], "</th>");
+        const vt_table channel = part_at(scores, first, false);
+        vt_page_append_text(html, "<tr><th>", channel.labels.names[0], "</th>");
         for (int64_t i = 0; i < leads; i++)
             if (is_shown(i, leads)) append_cell(html, vt_table_value(&channel, i, column));
         vt_text_append(html, "</tr>");
@@ -228,20 +220,12 @@ static int add_curves(const vt_table *channel, const section *s, vt_line *lines)
     return count;
 }
 
-static vt_table lead_at(const vt_table *channel, int64_t first)
-{
-    int64_t end = first + 1;
-    const double hours = hours_at(channel, first);
-    while (end < channel->rows && hours_at(channel, end) == hours) end++;
-    return vt_table_part(channel, first, end - first);
-}
-
 /* Of a channel at the first lead, after 1 and 5 days, and at the last; the leads become the lines' names. */
 static int add_ratios(const vt_table *channel, const section *s, vt_line *lines, vt_text names[SPECTRA])
 {
     int count = 0;
     for (int64_t first = 0, next; first < channel->rows && count < SPECTRA; first = next) {
-        const vt_table lead = lead_at(channel, first);
+        const vt_table lead = part_at(channel, first, true);
         const double hours = hours_at(&lead, 0);
         next = first + lead.rows;
         if (first > 0 && next < channel->rows && hours != 24 && hours != 120) continue;
@@ -266,17 +250,13 @@ static void append_section(vt_text *html, const vt_table *table, const section *
     vt_text_append(html, "%s%s</p>", s->explanation, s->has_verdict ? verdict : "");
     const unsigned small = vt_charts_begin(html, count_channels(table));
     for (int64_t first = 0; first < table->rows;) {
-        const vt_table channel = channel_at(table, first);
-        const char *x = by_lead ? axis->column : s->x;
+        const vt_table channel = part_at(table, first, false);
         vt_line lines[SPECTRA + 1]; /* CURVES are fewer */
         vt_text names[SPECTRA] = {0};
-        double points[4];
         int count = by_lead ? add_curves(&channel, s, lines) : add_ratios(&channel, s, lines, names);
-        if (s->level_name != NULL)
-            lines[count++] = vt_line_level(s->level_name, vt_table_value(&channel, 0, x),
-                                           vt_table_value(&channel, -1, x), s->level, points);
-        const char *units = s->level_name == NULL && channel.units != NULL ? channel.units[0] : NULL;
-        vt_chart_append(html, &(vt_chart){channel.labels[0], units, by_lead ? lead_time : s->x, lines, count,
+        if (s->level_name != NULL) lines[count++] = vt_line_level(s->level_name, &s->level);
+        const char *units = s->level_name == NULL && channel.units.count > 0 ? channel.units.names[0] : NULL;
+        vt_chart_append(html, &(vt_chart){channel.labels.names[0], units, by_lead ? lead_time : s->x, lines, count,
                                           small | (by_lead ? VT_CHART_FROM_ZERO : VT_CHART_MAY_BE_LOGARITHMIC)});
         for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
         first += channel.rows;
@@ -304,7 +284,8 @@ done:
 
 /* ---- the page ---- */
 
-vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdict)
+/* The sections of an evaluation. */
+static vt_status append_evaluation(vt_text *html, const char *directory, char **verdict)
 {
     vt_status status = VT_OK;
     vt_table scores = {0};
@@ -314,11 +295,8 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdi
     VT_TRY(vt_table_need(&scores, path, (const char *const[]){"channel", "lead_hours", NULL}));
     *verdict = judge(&scores);
     count_days(&scores);
-    vt_text_append(html,
-                   "%s<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
-                   "is perfect, 0 as good as the other, and hatched is worse.</p>",
-                   style);
-    vt_text_append(html, "<div class=\"cards-of-skill\">");
+    vt_text_append(html, "<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
+                         "is perfect, 0 as good as the other, and hatched is worse.</p><div class=\"cards-of-skill\">");
     append_scorecard(html, &scores, "skill", "Skill against the seasonal climatology");
     append_scorecard(html, &scores, "skill_over_persistence", "Skill against persistence");
     vt_text_append(html, "</div>\n<div%s>", count_channels(&scores) == 1 ? " class=\"charts\"" : "");
@@ -340,7 +318,7 @@ vt_status vt_scorecard_write(const char *directory, const char *title, char **ve
     vt_text html = {0};
     char *path = vt_text_format("%s/scores.html", directory);
     vt_page_begin(&html, "how good the forecasts are", title);
-    VT_TRY(vt_scorecard_append(&html, directory, verdict));
+    VT_TRY(append_evaluation(&html, directory, verdict));
     vt_text_append(&html, "<footer>Written by vitrain evaluate from scores.csv and spectra.csv beside it; "
                           "docs/evaluation.md says what the scores mean.</footer>");
     VT_TRY(vt_page_write(&html, path));
@@ -350,24 +328,35 @@ done:
     return status;
 }
 
-char *vt_scorecard_find(const char *run_directory)
+/* The directory of the newest evaluation of a run, malloc'd; NULL: it has none. */
+static char *find_newest(const char *run_directory)
 {
     char *directory = vt_text_format("%s/evaluation", run_directory), *newest = NULL;
-    DIR *opened = opendir(directory);
-    double newest_time = 0;
-    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
+    vt_names evaluations = vt_file_matching(directory, "*");
+    int64_t newest_time = INT64_MIN;
+    for (int64_t i = 0; i < evaluations.count; i++) {
         struct stat info;
-        char *path = vt_text_format("%s/%s/scores.csv", directory, entry->d_name);
-        const bool there = entry->d_name[0] != '.' && stat(path, &info) == 0;
-        const double time = there ? (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec : 0;
-        if (time > newest_time) {
+        char *scores = vt_text_format("%s/scores.csv", evaluations.names[i]);
+        if (stat(scores, &info) == 0 && vt_file_changed(&info) > newest_time) {
+            newest_time = vt_file_changed(&info);
             free(newest);
-            newest = vt_text_format("%s/%s", directory, entry->d_name);
-            newest_time = time;
+            newest = vt_text_copy(evaluations.names[i]);
         }
-        free(path);
+        free(scores);
     }
-    if (opened != NULL) closedir(opened);
+    vt_names_close(&evaluations);
     free(directory);
     return newest;
+}
+
+vt_status vt_scorecard_append(vt_text *html, const char *run_directory)
+{
+    char *directory = find_newest(run_directory), *verdict = NULL;
+    if (directory == NULL) return VT_OK;
+    vt_page_append_text(html, "<h2>Forecasts</h2><p class=\"sub\">By vitrain evaluate: ", vt_file_name(directory),
+                        "</p>");
+    const vt_status status = append_evaluation(html, directory, &verdict);
+    free(directory);
+    free(verdict);
+    return status;
 }

@@ -32,27 +32,17 @@ static char *next_cell(char **line)
     return cell;
 }
 
-static void take_names(vt_table *table, char *line)
-{
-    while (line != NULL) {
-        table->names = vt_grow(table->names, (size_t)table->columns, sizeof *table->names, "a table");
-        table->names[table->columns++] = vt_text_clean(vt_csv_written(next_cell(&line)));
-    }
-}
-
 static void take_row(vt_table *table, char *line, bool labelled)
 {
     const int64_t units = labelled ? vt_table_find(table, "units") : -1, index = table->rows++;
-    table->values = vt_grow(table->values, (size_t)index, (size_t)table->columns * sizeof *table->values, "a table");
-    double *row = table->values + index * table->columns;
-    for (int64_t c = 0; c < table->columns; c++) {
+    table->values =
+        vt_grow(table->values, (size_t)index, (size_t)table->names.count * sizeof *table->values, "a table");
+    double *row = table->values + index * table->names.count;
+    for (int64_t c = 0; c < table->names.count; c++) {
         const char *cell = line != NULL ? next_cell(&line) : "";
         char *end = NULL;
-        if (labelled && (c == 0 || c == units)) {
-            char ***texts = c == 0 ? &table->labels : &table->units;
-            *texts = vt_grow(*texts, (size_t)index, sizeof **texts, "a table");
-            (*texts)[index] = vt_text_clean(vt_csv_written(cell));
-        }
+        if (labelled && (c == 0 || c == units))
+            vt_names_take(c == 0 ? &table->labels : &table->units, vt_text_clean(vt_csv_written(cell)));
         row[c] = strtod(cell, &end);
         if (end == cell) row[c] = NAN;
     }
@@ -68,13 +58,14 @@ vt_status vt_table_open(const char *path, bool labelled, vt_table *table)
     VT_TRY(vt_file_open(path, &file, NULL));
     for (size_t length; (length = vt_file_line(file, &line, &size)) > 0 && line[length - 1] == '\n';) {
         line[length - 1] = '\0';
-        if (table->names == NULL)
-            take_names(table, line);
-        else
+        if (table->names.count > 0)
             take_row(table, line, labelled);
+        else
+            for (char *rest = line; rest != NULL;)
+                vt_names_take(&table->names, vt_text_clean(vt_csv_written(next_cell(&rest))));
     }
     VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
-    VT_CHECK(table->names != NULL, "%s is empty; expected a line of names", path);
+    VT_CHECK(table->names.count > 0, "%s is empty; expected a line of names", path);
 done:
     free(line);
     if (file != NULL) fclose(file);
@@ -84,17 +75,17 @@ done:
 
 void vt_table_close(vt_table *table)
 {
-    vt_text_free_list(table->labels, table->rows);
-    vt_text_free_list(table->units, table->rows);
-    vt_text_free_list(table->names, table->columns);
+    vt_names_close(&table->labels);
+    vt_names_close(&table->units);
+    vt_names_close(&table->names);
     free(table->values);
     *table = (vt_table){0};
 }
 
 int64_t vt_table_find(const vt_table *table, const char *name)
 {
-    for (int64_t c = 0; c < table->columns; c++)
-        if (strcmp(table->names[c], name) == 0) return c;
+    for (int64_t c = 0; c < table->names.count; c++)
+        if (strcmp(table->names.names[c], name) == 0) return c;
     return -1;
 }
 
@@ -108,9 +99,9 @@ vt_table vt_table_part(const vt_table *table, int64_t first, int64_t count)
 {
     vt_table part = *table;
     part.rows = count;
-    part.values += first * table->columns;
-    part.labels += first;
-    if (part.units != NULL) part.units += first;
+    part.values += first * table->names.count;
+    part.labels.names += first;
+    if (part.units.count > 0) part.units.names += first;
     return part;
 }
 
@@ -129,7 +120,7 @@ double vt_table_value(const vt_table *table, int64_t row, const char *name)
     int64_t column = vt_table_find(table, name);
     if (row < 0) row += table->rows;
     if (column < 0 || row < 0 || row >= table->rows) return NAN;
-    return table->values[row * table->columns + column];
+    return table->values[row * table->names.count + column];
 }
 
 double vt_table_sum(const vt_table *table, const char *name)

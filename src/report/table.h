@@ -6,13 +6,14 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 typedef struct {
-    int64_t rows, columns;
-    char **names;   /* [columns] */
-    double *values; /* [rows, columns]; NAN for cells without a number */
-    char **labels;  /* [rows]: the text of the first cells; NULL unless asked for */
-    char **units;   /* [rows]: with labels, the text of the column "units"; NULL: there is none */
+    int64_t rows;
+    vt_names names;  /* of the columns */
+    double *values;  /* [rows, columns]; NAN for cells without a number */
+    vt_names labels; /* [rows]: the text of the first cells; none unless asked for */
+    vt_names units;  /* [rows]: with labels, the text of the column "units"; none: there is no such column */
 } vt_table;
 
 /* labelled: with labels. Ignores an unfinished last line (without line end). Errors: no such file, no header line. */
@@ -22,7 +23,7 @@ void vt_table_close(vt_table *table);
 /* The index of the column with this name; -1: none. */
 int64_t vt_table_find(const vt_table *table, const char *name);
 
-/* Values of a column, `columns` apart: pointers into the table; NULL if there is no such column, or no row. */
+/* Values of a column, names.count apart: pointers into the table; NULL if there is no such column, or no row. */
 const double *vt_table_column(const vt_table *table, const char *name);
 
 /* Some rows of a table with labels, which goes on to own them. */

@@ -1,7 +1,6 @@
 #include "report/tensorboard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,6 @@
 struct vt_tensorboard {
     FILE *file;
     char *path;
-    uint8_t *record; /* holds one frame */
-    size_t capacity;
 };
 
 static void put_little_endian(uint8_t *bytes, uint64_t value, int count)
@@ -32,11 +29,7 @@ static vt_status write_event(vt_tensorboard *tensorboard, const Vt__Event *event
     enum { HEADER = 12, FOOTER = 4 };
     vt_status status = VT_OK;
     size_t length = vt__event__get_packed_size(event), total = HEADER + length + FOOTER;
-    if (total > tensorboard->capacity) {
-        tensorboard->record = vt_reallocate(tensorboard->record, 1, total, "the event file");
-        tensorboard->capacity = total;
-    }
-    uint8_t *record = tensorboard->record;
+    uint8_t *record = vt_allocate(total, 1, "the event file");
     put_little_endian(record, length, 8);
     put_little_endian(record + 8, vt_crc32c_masked(record, 8), 4);
     vt__event__pack(event, record + HEADER);
@@ -44,6 +37,7 @@ static vt_status write_event(vt_tensorboard *tensorboard, const Vt__Event *event
     VT_CHECK(fwrite(record, 1, total, tensorboard->file) == total && fflush(tensorboard->file) == 0,
              "can't write %s: %s", tensorboard->path, strerror(errno));
 done:
+    free(record);
     return status;
 }
 
@@ -57,24 +51,18 @@ static Vt__Event event_now(int64_t step)
     return event;
 }
 
-/* A second file in the same second (a run resumed at once) gets a number. */
+/* Files of one second (a run resumed at once) differ in their nanoseconds. */
 static vt_status create_file(const char *directory, vt_tensorboard *tensorboard)
 {
     vt_status status = VT_OK;
-    char host[256] = "localhost", suffix[16] = "";
-    int handle = -1;
-    long long seconds = (long long)time(NULL);
+    char host[256] = "localhost";
+    struct timespec now;
     gethostname(host, sizeof host - 1);
-    for (int i = 1; handle < 0; i++) {
-        free(tensorboard->path);
-        tensorboard->path = vt_text_format("%s/events.out.tfevents.%010lld.%s%s", directory, seconds, host, suffix);
-        handle = open(tensorboard->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        VT_CHECK(handle >= 0 || (errno == EEXIST && i < 1000), "can't write %s: %s", tensorboard->path,
-                 strerror(errno));
-        snprintf(suffix, sizeof suffix, ".%d", i);
-    }
-    tensorboard->file = fdopen(handle, "wb");
-    if (tensorboard->file == NULL) vt_memory_exhausted(sizeof *tensorboard->file, "the event file");
+    clock_gettime(CLOCK_REALTIME, &now);
+    tensorboard->path =
+        vt_text_format("%s/events.out.tfevents.%010lld.%s.%09ld", directory, (long long)now.tv_sec, host, now.tv_nsec);
+    tensorboard->file = fopen(tensorboard->path, "wbxe");
+    VT_CHECK(tensorboard->file != NULL, "can't write %s: %s", tensorboard->path, strerror(errno));
 done:
     return status;
 }
@@ -106,7 +94,6 @@ void vt_tensorboard_close(vt_tensorboard **tensorboard)
     if (*tensorboard == NULL) return;
     if ((*tensorboard)->file != NULL) fclose((*tensorboard)->file);
     free((*tensorboard)->path);
-    free((*tensorboard)->record);
     free(*tensorboard);
     *tensorboard = NULL;
 }

@@ -10,9 +10,9 @@
 
 typedef struct vt_tensorboard vt_tensorboard;
 
-/* Makes the directory if needed, and in it a new file events.out.tfevents.<seconds since 1970>.<host>. Older files
- * stay, and TensorBoard draws all of them as one run; a SessionLog makes it drop their points after step `steps`, which
- * the resumed run writes again. */
+/* Makes the directory if needed, and in it a new file events.out.tfevents.<seconds since 1970>.<host>.<nanoseconds>.
+ * Older files stay, and TensorBoard draws all of them as one run; a SessionLog makes it drop their points after step
+ * `steps`, which the resumed run writes again. */
 vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboard **tensorboard);
 void vt_tensorboard_close(vt_tensorboard **tensorboard);
 

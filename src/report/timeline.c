@@ -19,10 +19,9 @@ enum { FORWARD, BACKWARD, WAITING = 3 };
 /* A rank's trace as it is read, row by row. */
 typedef struct {
     FILE *file; /* NULL: there is none, or all is read */
-    char *line;
+    char *line, what[16];
     size_t size;
-    int64_t step, index;
-    bool is_forward, is_backward, ends_step;
+    long long step, index;
     double begin, end; /* seconds since the step's start on this rank */
 } trace;
 
@@ -55,31 +54,18 @@ static trace open_trace(const vt_run_files *run, int rank)
  * is closed. */
 static bool next_row(trace *t)
 {
-    char what[16];
-    long long step, index;
-    while (t->file != NULL && vt_file_line(t->file, &t->line, &t->size) > 0) {
-        if (sscanf(t->line, "%lld,%15[a-z],%lld,%*d,%lf,%lf", &step, what, &index, &t->begin, &t->end) != 5) continue;
-        t->step = step;
-        t->index = index;
-        t->is_forward = strcmp(what, "forward") == 0;
-        t->is_backward = strcmp(what, "backward") == 0;
-        t->ends_step = strcmp(what, "finished") == 0;
-        return true;
-    }
+    while (t->file != NULL && vt_file_line(t->file, &t->line, &t->size) > 0)
+        if (sscanf(t->line, "%lld,%15[a-z],%lld,%*d,%lf,%lf", &t->step, t->what, &t->index, &t->begin, &t->end) == 5)
+            return true;
     free(t->line);
     if (t->file != NULL) fclose(t->file);
     *t = (trace){0};
     return false;
 }
 
-/* All ranks have the same steps, in order: the search begins where the last one ended. */
-static step_sum *find_step(timeline *all, int64_t step, int64_t *place)
+static bool is(const trace *row, const char *what)
 {
-    while (*place < all->count && all->steps[*place].step < step) ++*place;
-    if (*place < all->count) return all->steps[*place].step == step ? &all->steps[*place] : NULL;
-    all->steps = vt_grow(all->steps, (size_t)all->count, sizeof *all->steps, "a report's timeline");
-    all->steps[all->count] = (step_sum){.step = step};
-    return &all->steps[all->count++];
+    return strcmp(row->what, what) == 0;
 }
 
 /* False: the rank has no trace. */
@@ -87,12 +73,12 @@ static bool add_rank(const vt_run_files *run, int rank, timeline *all)
 {
     trace t = open_trace(run, rank);
     const bool is_there = t.file != NULL;
-    int64_t place = 0;
     while (next_row(&t)) {
-        step_sum *sum = find_step(all, t.step, &place);
-        if (sum == NULL) continue;
-        sum->ranks += t.ends_step;
-        if (!t.is_forward && !t.is_backward) continue;
+        if (t.step < 0 || t.step >= all->count) continue;
+        step_sum *sum = &all->steps[t.step];
+        sum->step = t.step;
+        sum->ranks += is(&t, "finished");
+        if (!is(&t, "forward") && !is(&t, "backward")) continue;
         sum->busy += t.end - t.begin;
         sum->length = fmax(sum->length, t.end);
     }
@@ -104,7 +90,6 @@ static bool add_rank(const vt_run_files *run, int rank, timeline *all)
 static void keep_whole_steps(timeline *all)
 {
     int64_t kept = 0;
-    if (all->count == 0) return;
     for (int64_t i = 0; i < all->count; i++)
         if (all->steps[i].ranks == all->layout.ranks && all->steps[i].length > 0) all->steps[kept++] = all->steps[i];
     const int64_t first = kept > 1 ? 1 : 0;
@@ -144,13 +129,14 @@ static void append_rectangle(vt_text *html, double x, double y, double width, in
 static void append_pass(vt_text *html, const trace *row, double y, double scale)
 {
     const double x = LEFT + scale * row->begin, width = scale * (row->end - row->begin);
-    append_rectangle(html, x, y, width, row->is_forward ? FORWARD : BACKWARD, " stroke=\"var(--box)\">");
-    vt_text_append(html, "<title>%s of micro-batch %lld: %.3f to %.3f ms</title></rect>",
-                   row->is_forward ? "forward" : "backward", (long long)row->index, 1e3 * row->begin, 1e3 * row->end);
+    const bool forward = is(row, "forward");
+    append_rectangle(html, x, y, width, forward ? FORWARD : BACKWARD, " stroke=\"var(--box)\">");
+    vt_text_append(html, "<title>%s of micro-batch %lld: %.3f to %.3f ms</title></rect>", row->what, row->index,
+                   1e3 * row->begin, 1e3 * row->end);
     if (width > ROOM_FOR_NAME)
         vt_text_append(html,
                        "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\" style=\"fill:var(--box)\">%c%lld</text>",
-                       x + width / 2, y + 17, row->is_forward ? 'F' : 'B', (long long)row->index);
+                       x + width / 2, y + 17, forward ? 'F' : 'B', row->index);
 }
 
 /* The bar of a stage, of its lowest rank. */
@@ -164,7 +150,7 @@ static void append_stage(vt_text *html, const vt_run_files *run, const timeline 
     append_rectangle(html, LEFT, y, WIDTH - LEFT - RIGHT, WAITING, " opacity=\".35\">");
     vt_text_append(html, "<title>waiting (rank %d)</title></rect>", rank);
     while (next_row(&row))
-        if (row.step == drawn->step && (row.is_forward || row.is_backward)) append_pass(html, &row, y, scale);
+        if (row.step == drawn->step && (is(&row, "forward") || is(&row, "backward"))) append_pass(html, &row, y, scale);
     vt_text_append(html, "</g>");
 }
 
@@ -214,6 +200,8 @@ void vt_timeline_append(vt_text *html, const vt_run_files *run)
     }
     if (all.layout.size[VT_AXIS_PIPELINE] > 1) {
         int rank = 0;
+        all.count = run->steps.rows;
+        all.steps = vt_allocate((size_t)all.count, sizeof *all.steps, "a report's timeline");
         while (rank < all.layout.ranks && add_rank(run, rank, &all)) rank++;
         keep_whole_steps(&all);
         if (all.count > 0) append_picture(html, run, &all);

@@ -208,9 +208,9 @@ static bool lacks_its_end(const vt_run *run)
 {
     const vt_run_progress *progress = &run->loop.progress;
     const bool ends_epoch = progress->epoch_steps == 0 && !isnan(progress->validation_loss);
-    const bool lacks =
-        run->world->rank == 0 && run->resumes && !run->foreign && ends_epoch && !vt_run_is_closed(run->directory);
-    return vt_world_any(run->world, lacks);
+    bool is_closed = true;
+    if (run->world->rank == 0) free(vt_run_last_line(run->directory, &is_closed));
+    return vt_world_any(run->world, run->resumes && !run->foreign && ends_epoch && !is_closed);
 }
 
 static void log_result(const vt_run *run, const vt_evaluation *last)

@@ -184,7 +184,7 @@ TEST(tables)
     fputs("step,loss,rest\n1,0.5,\n2,,7\n3,0.25", file); /* the last line is still being written */
     fclose(file);
     EXPECT_OK(vt_table_open(path, false, &table));
-    EXPECT(table.rows == 2 && table.columns == 3, "%lld rows", (long long)table.rows);
+    EXPECT(table.rows == 2 && table.names.count == 3, "%lld rows", (long long)table.rows);
     EXPECT_NEAR(vt_table_value(&table, 0, "loss"), 0.5, 0);
     EXPECT(isnan(vt_table_value(&table, 1, "loss")) && isnan(vt_table_value(&table, 0, "rest")));
     EXPECT_NEAR(vt_table_value(&table, -1, "rest"), 7, 0);
@@ -195,7 +195,8 @@ TEST(tables)
     fclose(file);
     EXPECT_OK(vt_table_open(path, true, &table));
     EXPECT(vt_table_find(&table, "channel") == 0 && table.rows == 2);
-    EXPECT(strcmp(table.labels[0], "=a,\"b") == 0 && strcmp(table.labels[1], "-c") == 0, "%s", table.labels[0]);
+    EXPECT(strcmp(table.labels.names[0], "=a,\"b") == 0 && strcmp(table.labels.names[1], "-c") == 0, "%s",
+           table.labels.names[0]);
     vt_table_close(&table);
     EXPECT_ERROR(vt_table_open("/nowhere.csv", false, &table), "/nowhere.csv");
 }

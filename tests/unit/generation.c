@@ -7,11 +7,10 @@ static const float scores[WORDS] = {1, 3, -2, 3, 2};
 
 TEST(likeliest_word)
 {
-    vt_scored_word order[WORDS];
     const vt_generation how = {.temperature = 0}, one = {.temperature = 1, .top_k = 1};
     for (int i = 1; i < 10; i++) { /* of equal ones the lower number */
-        EXPECT(vt_generation_draw(&how, scores, WORDS, i / 10.0, order) == 1);
-        EXPECT(vt_generation_draw(&one, scores, WORDS, i / 10.0, order) == 1);
+        EXPECT(vt_generation_draw(&how, scores, WORDS, i / 10.0) == 1);
+        EXPECT(vt_generation_draw(&one, scores, WORDS, i / 10.0) == 1);
     }
 }
 
@@ -20,7 +19,6 @@ TEST(words_by_their_probabilities)
 {
     enum { DRAWS = 10000 };
     static const double temperatures[] = {0.5, 1, 3};
-    vt_scored_word order[WORDS];
     for (int t = 0; t < 3; t++)
         for (int64_t top = 0; top <= WORDS; top++) {
             static const int falling[WORDS] = {1, 3, 4, 0, 2};
@@ -30,7 +28,7 @@ TEST(words_by_their_probabilities)
             int drawn[WORDS] = {0};
             for (int64_t i = 0; i < used; i++)
                 sum += expected[falling[i]] = exp((double)scores[falling[i]] / temperatures[t]);
-            for (int i = 0; i < DRAWS; i++) drawn[vt_generation_draw(&how, scores, WORDS, (i + 0.5) / DRAWS, order)]++;
+            for (int i = 0; i < DRAWS; i++) drawn[vt_generation_draw(&how, scores, WORDS, (i + 0.5) / DRAWS)]++;
             for (int i = 0; i < WORDS; i++)
                 EXPECT(fabs(drawn[i] - DRAWS * expected[i] / sum) <= 1, "temperature %g, top %lld, word %d: %d",
                        temperatures[t], (long long)top, i, drawn[i]);

@@ -21,13 +21,8 @@ static void make_fields(float *left, float *right)
 
 static vt_comparison comparison_of(const char *title, const float *left, const float *right)
 {
-    return (vt_comparison){.title = title,
-                           .left_title = "target",
-                           .right_title = "prediction",
-                           .left = left,
-                           .right = right,
-                           .height = HEIGHT,
-                           .width = WIDTH};
+    return (vt_comparison){
+        .title = title, .left = {"target", left}, .right = {"prediction", right}, .height = HEIGHT, .width = WIDTH};
 }
 
 static uint32_t pixel(const vt_image *image, int x, int y)
@@ -72,10 +67,10 @@ TEST(image_of_two_fields)
     enum { ZOOM = 10 }; /* 480 / 48 */
     int64_t area = (int64_t)HEIGHT * WIDTH * ZOOM * ZOOM, row = (int64_t)WIDTH * ZOOM * ZOOM;
     EXPECT(count_colour(&image, 0x808080) == row, "not a number is grey");
-    int64_t hottest = count_colour(&image, vt_turbo_colours[255]);
+    int64_t hottest = count_colour(&image, vt_colour_at(false, 1));
     EXPECT(hottest >= area - row + 240 * ZOOM, "is %lld", (long long)hottest); /* the last column of the left, too */
-    EXPECT(count_colour(&image, vt_turbo_colours[0]) >= 240 * ZOOM);
-    EXPECT(vt_turbo_colours[0] == 0x30123b && vt_turbo_colours[255] == 0x7a0403);
+    EXPECT(count_colour(&image, vt_colour_at(false, 0)) >= 240 * ZOOM);
+    EXPECT(vt_colour_at(false, 0) == 0x30123b && vt_colour_at(false, 1) == 0x7a0403);
     vt_image_close(&back);
     vt_image_close(&image);
     free(png);
@@ -94,10 +89,8 @@ TEST(image_of_odd_fields)
             for (int64_t i = 0; i < count; i++) field[i] = values[v][i % 2];
             vt_image image = {0};
             vt_comparison comparison = {.title = "title \xc3\xa9",
-                                        .left_title = "",
-                                        .right_title = "",
-                                        .left = field,
-                                        .right = field,
+                                        .left = {"", field},
+                                        .right = {"", field},
                                         .height = sizes[s][0],
                                         .width = sizes[s][1],
                                         .difference_title = "d"};
@@ -143,7 +136,7 @@ static bool has_coast(const vt_image *with, const vt_image *without, double west
 {
     enum { ZOOM = 2 }; /* pixels to a grid point */
     int left = 0, top = 0;
-    const uint32_t colour = vt_turbo_colours[128]; /* of the middle of the scale */
+    const uint32_t colour = vt_colour_at(false, 0.5); /* of the middle of the scale */
     while (pixel(without, left, without->height / 2) != colour) left++;
     while (pixel(without, left, top) != colour) top++;
     const int x = left + (int)(((longitude - west) / 2 + 0.5) * ZOOM), y = top + (int)((89 - latitude) / 2 * ZOOM);
@@ -166,10 +159,8 @@ TEST(coasts_lie_where_they_are)
     for (int w = 0; w < 2; w++) {
         for (int x = 0; x < COLUMNS; x++) longitudes[x] = wests[w] + 2 * x;
         vt_comparison comparison = {.title = "",
-                                    .left_title = "",
-                                    .right_title = "",
-                                    .left = field,
-                                    .right = field,
+                                    .left = {"", field},
+                                    .right = {"", field},
                                     .height = ROWS,
                                     .width = COLUMNS,
                                     .latitudes = latitudes,
@@ -187,7 +178,7 @@ TEST(coasts_lie_where_they_are)
         vt_image_close(&with);
         comparison.longitudes = NULL;
         vt_image_compare(&comparison, &with);
-        EXPECT(count_colour(&with, vt_turbo_colours[128]) == count_colour(&without, vt_turbo_colours[128]));
+        EXPECT(count_colour(&with, vt_colour_at(false, 0.5)) == count_colour(&without, vt_colour_at(false, 0.5)));
         vt_image_close(&with);
         vt_image_close(&without);
     }
@@ -223,14 +214,12 @@ TEST(text_and_strokes)
 /* "75N@0 60N@6": labels with their grid points. */
 static void expect_ticks(const double *degrees, int64_t count, bool longitudes, double room, const char *expected)
 {
-    vt_map_ticks ticks;
     char text[512] = "";
-    vt_map_side side = vt_map_side_open(degrees, count, longitudes);
-    vt_map_ticks_place(&side, room, &ticks);
+    vt_map_side side = vt_map_side_open(degrees, count, longitudes, room);
+    for (int i = 0; i < side.tick_count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s@%.4g", i > 0 ? " " : "", side.labels[i],
+                 side.ticks[i]);
     vt_map_side_close(&side);
-    for (int i = 0; i < ticks.count; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s@%.4g", i > 0 ? " " : "", ticks.labels[i],
-                 ticks.at[i]);
     EXPECT(strcmp(text, expected) == 0, "are '%s', expected '%s'", text, expected);
 }
 
