@@ -47,7 +47,7 @@ vt_status vt_continuation_open(const vt_config *config, const vt_model *model, v
     const int64_t columns = 2 * heads * (config->embed_dim / config->num_heads);
     *c = (vt_continuation){.config = config, .model = model, .backend = backend, .parallel = *model->parallel};
     c->parallel.sequence = c->parallel.ring = false;
-    VT_CHECK(vt_model_head(model) != NULL, "model %s predicts no words", model->kind->name);
+    VT_CHECK(model->head != NULL, "model %s predicts no words", model->kind->name);
     VT_CHECK(config->causal, "the model was trained without `causal`: each place has seen the words behind it, so it "
                              "can't write; train it with --causal=true");
     VT_CHECK(model->parallel->context->size == 1, "a text can't be continued with context_parallel %d; use 1",
@@ -106,7 +106,7 @@ vt_status vt_continuation_feed(vt_continuation *c, const int32_t *words, int64_t
                           .batch = 1,
                           .type = c->model->parameters->type,
                           .fused = c->config->enable_jit,
-                          .head = vt_model_head(c->model),
+                          .head = c->model->head,
                           .caches = c->caches};
     VT_ASSERT(count > 0 && c->count + count <= c->config->seq_len);
     c->parallel.own = c->parallel.inner = (vt_span){c->count, count};

@@ -108,7 +108,7 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
         facts[unit].columns = stream.columns;
     }
     facts[units - 1].cost -= count->flops;
-    if (vt_model_head(model) != NULL) count_head(vt_model_head(model), &pass, stream);
+    if (model->head != NULL) count_head(model->head, &pass, stream);
     facts[units - 1].cost += count->flops;
     for (int64_t unit = units - 1; unit >= model->first_trained; unit--) {
         facts[unit].cost -= count->flops;

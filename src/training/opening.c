@@ -132,7 +132,7 @@ static void log_offload(const vt_run *run)
 {
     const vt_config *config = run->config;
     const vt_offload_sizes *sizes = &run->plan.offload;
-    const int64_t blocks = vt_model_blocks(run->loop.trainer->model, config).count;
+    const int64_t blocks = vt_model_blocks(run->loop.trainer->model).count;
     char bytes[2][VT_NUMBER_SIZE];
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     if (blocks <= 2)

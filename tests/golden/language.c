@@ -152,7 +152,7 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa,
     EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
     EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
     load_parameters(f);
-    vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
+    vt_saved_open(f->model, vt_parameters_units(f->parameters), &f->saved);
     EXPECT_OK(vt_arena_open(f->backend, size->arena_bytes, &f->arena));
     f->pass = (vt_pass){.backend = f->backend,
                         .arena = &f->arena,
@@ -161,10 +161,10 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa,
                         .type = VT_FLOAT32,
                         .training = true,
                         .has_backward = true,
-                        .head = vt_model_head(f->model)};
+                        .head = f->model->head};
     if (offloads) {
         const vt_offload_sizes rooms = {1 << 22, 1 << 22, 1 << 24};
-        EXPECT_OK(vt_offload_open(f->backend, vt_model_units(f->model), vt_model_blocks(f->model, config), rooms,
+        EXPECT_OK(vt_offload_open(f->backend, vt_parameters_units(f->parameters), vt_model_blocks(f->model), rooms,
                                   &f->pass.offload));
     }
     for (int t = 0; t < 2; t++) f->tensors[t].values = room(f, batch * (size_t)size->length * sizeof(int32_t));
@@ -269,7 +269,7 @@ static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
                                    batch * (size_t)size->length * sizeof **words);
     vt_optimizer_begin(f->optimizer, number, size->rate);
     vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, none, f->saved);
-    vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
+    vt_matrix target = vt_model_lay_out(f->model, pass, &f->tensors[1]);
     if (with_tensors) compare_scores(f, file, prediction);
     loss->partials(loss, pass, prediction, target, none, f->sums_before);
     f->backend->zero(f->backend, f->parameters->gradients,

@@ -123,7 +123,7 @@ static void open_fixture(fixture *f, const golden_unet *golden, vt_cpu_isa isa, 
     EXPECT_OK(vt_parameters_allocate(f->parameters, type, &storage));
     EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
     load_parameters(f);
-    vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
+    vt_saved_open(f->model, vt_parameters_units(f->parameters), &f->saved);
     EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 28, &f->arena));
     f->pass = pass_of(f, f->backend, golden->batch);
     f->pass.type = type;
@@ -201,7 +201,7 @@ static double pass_over(fixture *f, hid_t file, const char *group, differences *
     if (found != NULL)
         found->prediction =
             difference_of(f, file, group, "prediction", prediction.data, prediction.rows * prediction.columns);
-    vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
+    vt_matrix target = vt_model_lay_out(f->model, pass, &f->tensors[1]);
     loss->partials(loss, pass, prediction, target, (vt_matrix){0}, f->sums);
     loss->finish(loss, pass, f->sums, f->losses, NULL);
     const float *losses = fetch(f, f->losses, pass->batch);

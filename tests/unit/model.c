@@ -69,7 +69,7 @@ static void close_fixture(fixture *f)
 
 static vt_span blocks_of(const fixture *f, vt_span units)
 {
-    const vt_span all = vt_model_blocks(f->model, f->config);
+    const vt_span all = vt_model_blocks(f->model);
     const int64_t first = units.first > all.first ? units.first : all.first, last = units.first + units.count;
     return (vt_span){first, (last < all.first + all.count ? last : all.first + all.count) - first};
 }
@@ -133,7 +133,7 @@ static void backward(fixture *f, flight *stages, int stage_count)
 static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
 {
     flight a[MICRO_BATCHES][MOST_STAGES];
-    const vt_span all = vt_model_units(f->model);
+    const vt_span all = vt_parameters_units(f->parameters);
     const vt_span split[MOST_STAGES] = {{0, first_stage}, {first_stage, all.count - first_stage}};
     const int stages = first_stage > 0 ? 2 : 1;
     float *result = malloc((size_t)vt_parameters_model_elements(f->parameters) * sizeof *result), *end = result;
@@ -175,7 +175,7 @@ static void check_orders(const char *model, vt_type type, const char *settings)
     open_fixture(&f, model, type, settings);
     float *usual = gradients(&f, false, 0);
     expect_same(&f, usual, gradients(&f, true, 0), "two micro-batches in flight");
-    for (int64_t first = 1; first < vt_model_units(f.model).count; first++)
+    for (int64_t first = 1; first < vt_parameters_units(f.parameters).count; first++)
         expect_same(&f, usual, gradients(&f, true, first), "two micro-batches in flight on two stages");
     free(usual);
     close_fixture(&f);
@@ -227,7 +227,7 @@ TEST(offloaded_bytes_are_those_of_all_but_the_last_two_blocks)
         fixture f;
         open_fixture(&f, "vit", VT_FLOAT32, SETTINGS("depth=5 %s", settings[i]));
         f.offloads = true;
-        flight a = open_flight(&f, 0, vt_model_units(f.model));
+        flight a = open_flight(&f, 0, vt_parameters_units(f.parameters));
         forward(&f, &a, 1);
         const vt_offload_sizes sizes = vt_offload_needed(a.pass.offload);
         EXPECT(sizes.stream == stream);
@@ -269,7 +269,7 @@ static double loss_beside(fixture *f, vt_parameter *parameter, const float *dire
     memcpy(before, parameter->value, (size_t)parameter->count * sizeof *before);
     for (int64_t i = 0; i < parameter->count; i++) parameter->value[i] += (float)(distance * (double)direction[i]);
     for (int m = 0; m < MICRO_BATCHES; m++) {
-        flight a = open_flight(f, m, vt_model_units(f->model));
+        flight a = open_flight(f, m, vt_parameters_units(f->parameters));
         forward(f, &a, 1);
         for (int64_t i = 0; i < a.out.rows * a.out.columns; i++)
             loss += (double)a.out.data[i] * (double)a.out.data[i] / 2;
@@ -321,13 +321,14 @@ TEST(fields_come_back_from_the_rows_of_a_prediction)
         double squares[SAMPLES * CHANNELS * 2] = {0};
         float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
         open_fixture(&f, models[m], VT_FLOAT32, "");
-        flight a = open_flight(&f, 0, vt_model_units(f.model));
+        flight a = open_flight(&f, 0, vt_parameters_units(f.parameters));
         forward(&f, &a, 1);
-        vt_matrix rows = f.model->kind->lay_out(f.model, &a.pass, &a.input);
+        vt_matrix rows = vt_model_lay_out(f.model, &a.pass, &a.input);
         EXPECT(rows.rows == a.out.rows && rows.columns == a.out.columns);
         memset(a.out.data, 0, (size_t)(a.out.rows * a.out.columns) * sizeof(float));
-        f.model->kind->channel_squares(f.model, &a.pass, rows, a.out, weights, squares);
-        vt_matrix fields = f.model->kind->restore(f.model, &a.pass, rows, f.mean, f.inverse_std);
+        const vt_patch_grid grid = f.model->kind->prediction_grid(f.model, SAMPLES);
+        f.backend->channel_squares(f.backend, &grid, rows, a.out, weights, squares);
+        vt_matrix fields = vt_model_restore(f.model, &a.pass, rows, f.mean, f.inverse_std);
         EXPECT(fields.rows == SAMPLES * CHANNELS && fields.columns == POINTS);
         for (int field = 0; field < SAMPLES * CHANNELS; field++) {
             const float *values = f.input[0] + field * POINTS, *mean = &f.mean[field % CHANNELS];
