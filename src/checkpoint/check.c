@@ -101,7 +101,7 @@ vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory
     VT_CHECK(words.length == 0, "%s", words.characters);
     VT_TRY(vt_tensor_file_get_integer(index, "parameter_count", &stored));
     for (int64_t i = 0; i < count && !subject->forecasts; i++)
-        stored += vt_checkpoint_lacks(index, vt_parameters_at(parameters, i));
+        stored += vt_checkpoint_lacks(index, parameters->list[i]);
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
              (long long)stored, (long long)count);
     for (int64_t i = 0; i < count; i++) {
@@ -204,7 +204,7 @@ static vt_status check_frozen(const char *directory, const vt_config *stored, co
     vt_status status = VT_OK;
     const char *freeze = stored->freeze != NULL ? stored->freeze : "None";
     for (int64_t i = 0; i < subject->parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
+        const vt_parameter *parameter = subject->parameters->list[i];
         VT_CHECK(
             parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
             "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "

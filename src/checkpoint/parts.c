@@ -48,7 +48,7 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     const vt_kept *kept = vt_optimizer_kept(subject->optimizer);
     const int64_t count = parameters->count;
     const int place = (int)(index / count) - 1; /* of what is kept; -1: the parameters themselves */
-    const vt_parameter *parameter = vt_parameters_at(parameters, index % count);
+    const vt_parameter *parameter = parameters->list[index % count];
     if (place < 0) {
         tensor.part.piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
         tensor.part.numbers = parameters->values + tensor.part.piece.offset;

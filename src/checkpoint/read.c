@@ -188,9 +188,9 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_compare_measure(index, directory, subject, progress));
     vt_optimizer_set_progress(subject->optimizer, &optimizer);
     for (int64_t i = 0; i < parameters; i++) {
-        if (!vt_checkpoint_lacks(index, vt_parameters_at(subject->parameters, i))) continue;
+        if (!vt_checkpoint_lacks(index, subject->parameters->list[i])) continue;
         vt_log_info("%s is not in %s, so it begins anew, and so does an average (ema_decay)",
-                    vt_parameters_at(subject->parameters, i)->name, directory);
+                    subject->parameters->list[i]->name, directory);
         vt_optimizer_average_restart(subject->optimizer);
     }
     if (begins) vt_optimizer_average_begin(subject->optimizer);

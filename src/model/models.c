@@ -87,7 +87,7 @@ void vt_model_close(vt_model **model)
 
 vt_span vt_model_blocks(const vt_model *model)
 {
-    const vt_span units = vt_parameters_units(model->parameters);
+    const vt_span units = model->parameters->units;
     const int64_t blocks = model->kind->blocks != NULL ? model->kind->blocks(model->config) : 0;
     const int64_t first = units.first > 1 ? units.first : 1, end = units.first + units.count;
     return (vt_span){first, (end < blocks + 1 ? end : blocks + 1) - first};
@@ -118,7 +118,8 @@ static void need(const vt_model *model, vt_span units, int64_t unit, bool backwa
 {
     int64_t next = backward ? unit - 1 : unit + 1;
     bool is_last = next < units.first || next >= units.first + units.count;
-    vt_parameters_need(model->parameters, unit, is_last ? -1 : next, backward);
+    const vt_parameters_hooks *hooks = &model->parameters->hooks;
+    if (hooks->needed != NULL) hooks->needed(hooks->context, unit, is_last ? -1 : next, backward);
 }
 
 vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix in,
@@ -144,13 +145,14 @@ vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt
                             vt_saved *saved)
 {
     const vt_span units = backward_units(model, saved->units);
+    const vt_parameters_hooks *hooks = &model->parameters->hooks;
     const int64_t last = units.first + units.count - 1;
     for (int64_t unit = last; unit >= units.first; unit--) {
         size_t mark = pass->arena->used;
         if (unit < last) need(model, units, unit, true);
         vt_offload_begin_backward(pass->offload, unit);
         dout = model->kind->backward(model, pass, unit, tensors, dout, saved);
-        vt_parameters_gradients_ready(model->parameters, unit);
+        if (hooks->gradients_ready != NULL) hooks->gradients_ready(hooks->context, unit);
         vt_arena_pop(pass->arena, mark);
     }
     return dout;

@@ -14,7 +14,7 @@ vt_status vt_parameters_open(vt_backend *backend, const vt_parallel *parallel, v
     *parameters = vt_allocate(1, sizeof **parameters, "the list of parameters");
     (*parameters)->backend = backend;
     (*parameters)->parallel = parallel;
-    (*parameters)->unit_count = 1;
+    (*parameters)->units.count = (*parameters)->unit_count = 1;
     return VT_OK;
 }
 
@@ -75,23 +75,18 @@ void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, v
 
 void vt_parameters_next_unit(vt_parameters *parameters)
 {
-    parameters->unit_count++;
+    parameters->units.count = ++parameters->unit_count;
 }
 
 void vt_parameters_keep_units(vt_parameters *parameters, vt_span units)
 {
     VT_ASSERT(parameters->values == NULL);
-    parameters->own_units = units;
+    parameters->units = units;
     for (int64_t i = 0; i < parameters->count; i++) {
         vt_parameter *parameter = parameters->list[i];
         if (parameter->unit >= units.first && parameter->unit < units.first + units.count) continue;
         parameter->local[0] = parameter->count = 0;
     }
-}
-
-vt_span vt_parameters_units(const vt_parameters *parameters)
-{
-    return parameters->own_units.count > 0 ? parameters->own_units : (vt_span){0, parameters->unit_count};
 }
 
 /* ---- laying out ---- */
@@ -235,21 +230,6 @@ void vt_parameters_clear_gradients(vt_parameters *parameters)
 
 /* ---- while a pass runs ---- */
 
-void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hooks *hooks)
-{
-    parameters->hooks = *hooks;
-}
-
-void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t next, bool backward)
-{
-    if (parameters->hooks.needed != NULL) parameters->hooks.needed(parameters->hooks.context, unit, next, backward);
-}
-
-void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit)
-{
-    if (parameters->hooks.gradients_ready != NULL) parameters->hooks.gradients_ready(parameters->hooks.context, unit);
-}
-
 void vt_parameters_round(const vt_parameters *parameters, vt_matrix values, uint16_t *half)
 {
     vt_matrix rounded = values;
@@ -302,12 +282,6 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *p
 }
 
 /* ---- looking up ---- */
-
-vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index)
-{
-    VT_ASSERT(index >= 0 && index < parameters->count);
-    return parameters->list[index];
-}
 
 static int64_t sum_elements(const vt_parameters *parameters, bool frozen_alone)
 {

@@ -378,7 +378,7 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     /* all ranks make all groups, those for the parameters of other stages, too */
     for (int64_t i = 0; i < parameters->count; i++) {
         bucket_state other = {0};
-        VT_TRY(choose_phases(sync, config, vt_parameters_at(parameters, i)->sum_axes, &other));
+        VT_TRY(choose_phases(sync, config, parameters->list[i]->sum_axes, &other));
     }
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
@@ -388,7 +388,7 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
         VT_TRY(choose_phases(sync, config, state->bucket->sum_axes, state));
     }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) VT_TRY(take_rooms(sync));
-    vt_parameters_set_hooks(parameters, &(vt_parameters_hooks){sync, needed, gradients_ready});
+    parameters->hooks = (vt_parameters_hooks){sync, needed, gradients_ready};
 done:
     if (status != VT_OK) vt_gradient_sync_close(&sync);
     *result = sync;

@@ -72,13 +72,13 @@ static void lay_out(const vt_kept *kept, place_of *place)
     place->first = vt_allocate((size_t)parameters->count + 1, sizeof *place->first, "the optimizer");
     place->is_block = true;
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         const vt_optimizer_state_kind *state = state_of(kept, place->state->name, parameter);
         const bool in_block = parameter->frozen || (state != NULL && state->form == VT_KEPT_NUMBERS);
         place->is_block = place->is_block && in_block;
     }
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         const vt_optimizer_state_kind *state = state_of(kept, place->state->name, parameter);
         place->first[i] = -1;
         if (state == NULL) continue;
@@ -102,7 +102,7 @@ static vt_status upload_ranges(vt_kept *kept, place_of *place, bool scales)
     int64_t *host = vt_allocate(2 * (size_t)count + 1, sizeof *host, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
         vt_kept_part part;
-        const bool has = vt_kept_part_of(kept, index, vt_parameters_at(kept->parameters, i), &part);
+        const bool has = vt_kept_part_of(kept, index, kept->parameters->list[i], &part);
         if (!has || is_in_codes(part.form) != scales) continue;
         host[2 * i] = scales ? place->first[i] / kept->code_block : place->first[i];
         host[2 * i + 1] = scales ? blocks_of(kept, part.piece.count) : part.piece.count;

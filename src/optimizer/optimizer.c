@@ -44,7 +44,7 @@ static vt_status upload_ranges(vt_optimizer *optimizer, vt_block_kind block)
     const int64_t count = parameters->count;
     int64_t *host = vt_allocate(2 * (size_t)count, sizeof *host, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
-        vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), block);
+        vt_piece piece = vt_parameters_piece(parameters, parameters->list[i], block);
         host[2 * i] = piece.offset;
         host[2 * i + 1] = piece.count;
     }
@@ -147,9 +147,9 @@ static void find_spans(vt_optimizer *optimizer)
     const int64_t count = one_kind ? parameters->trained_buckets : parameters->count;
     optimizer->spans = vt_allocate((size_t)count + 1, sizeof(span), "the optimizer");
     for (int64_t i = 0; i < count; i++) {
-        if (!one_kind && vt_parameters_at(parameters, i)->frozen) continue;
+        if (!one_kind && parameters->list[i]->frozen) continue;
         const span own = one_kind ? span_of_bucket(optimizer, &parameters->buckets[i])
-                                  : span_of_parameter(optimizer, vt_parameters_at(parameters, i));
+                                  : span_of_parameter(optimizer, parameters->list[i]);
         add_span(optimizer, &own);
     }
 }
@@ -212,7 +212,7 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
              "all",
              optimizer->kind->name, (long long)ranks);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         const bool is_trained = parameter->count > 0 && !parameter->frozen;
         if (is_trained && vt_optimizer_kind_for(optimizer->kind, parameter)->whole != NULL)
             parts[whole->count++] = whole_part_of(optimizer, parameter);
@@ -418,7 +418,7 @@ const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t f
     bad[first] = 1;
     vt_world_sum(parameters->parallel->world, bad, count);
     for (int64_t i = count - 1; i >= 0; i--)
-        if (bad[i] > 0) name = vt_parameters_at(parameters, i)->name;
+        if (bad[i] > 0) name = parameters->list[i]->name;
     free(bad);
     return name;
 }

@@ -202,7 +202,7 @@ static void log_parameters(const vt_parameters *parameters, const vt_split *spli
     vt_text_append(table, "name,global_shape,local_shape,bytes%s%s\n", is_split ? ",stage" : "",
                    freezes ? ",frozen" : "");
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_parameter *p = parameters->list[i];
         const long long bytes = (long long)p->count * (long long)sizeof(float);
         int64_t stage = 0;
         while (is_split && p->unit >= split->units[stage].first + split->units[stage].count) stage++;

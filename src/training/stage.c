@@ -8,7 +8,7 @@ vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_param
     vt_status status = VT_OK;
     const int place = world->coordinate[VT_AXIS_PIPELINE];
     vt_split split = {0};
-    *stage = (vt_pipeline_stage){.units = vt_parameters_units(parameters), .place = {true, true}};
+    *stage = (vt_pipeline_stage){.units = parameters->units, .place = {true, true}};
     if (config->pipeline_parallel == 1) return VT_OK;
     VT_TRY(vt_split_open(config, &split));
     stage->units = split.units[place];

@@ -23,7 +23,7 @@ static inline int64_t all_elements(const vt_trainer *trainer)
 {
     const vt_parameters *parameters = vt_trainer_parameters(trainer);
     int64_t count = 0;
-    for (int64_t i = 0; i < parameters->count; i++) count += whole_elements(vt_parameters_at(parameters, i));
+    for (int64_t i = 0; i < parameters->count; i++) count += whole_elements(parameters->list[i]);
     return count;
 }
 
@@ -55,7 +55,7 @@ static inline double *gather_gradients(const vt_trainer *trainer)
     double *all = calloc((size_t)elements, sizeof *all), *whole = all;
     VT_ASSERT(all != NULL);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_parameter *p = parameters->list[i];
         add_piece(parameters, p, whole);
         whole += whole_elements(p);
     }
@@ -94,7 +94,7 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
         double *gradients = gather_gradients(trainer);
         if (first == NULL) first = gradients;
         for (int64_t i = 0, at = 0, size; i < count; i++, at += size) {
-            size = whole_elements(vt_parameters_at(parameters, i));
+            size = whole_elements(parameters->list[i]);
             allowed[i] += pow(distance(gradients + at, first + at, size), 2);
         }
         if (gradients != first) free(gradients);
@@ -111,7 +111,7 @@ static inline void compare_gradients(const vt_parameters *parameters, const doub
                                      const double *allowed, const char *what)
 {
     for (int64_t i = 0, at = 0, size; i < parameters->count; i++, at += size) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_parameter *p = parameters->list[i];
         size = whole_elements(p);
         const double difference = distance(actual + at, expected + at, size);
         EXPECT(difference <= allowed[i], "%s: %s: the gradient is off by %.3g, expected at most %.3g", what, p->name,

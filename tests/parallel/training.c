@@ -144,7 +144,7 @@ static void compare_bits(const side *one, const side *many, const char *what)
                                          vt_trainer_subject(many->rig.trainer).optimizer};
     int64_t compared = 0;
     for (int64_t i = 0; i < whole->count; i++) {
-        const vt_parameter *a = vt_parameters_at(whole, i), *b = vt_parameters_at(parts, i);
+        const vt_parameter *a = whole->list[i], *b = parts->list[i];
         const size_t bytes = (size_t)b->count * sizeof(float);
         EXPECT(strcmp(a->name, b->name) == 0 && (b->count == 0 || b->count == a->count));
         if (b->count == 0) continue;

@@ -391,7 +391,7 @@ static const char *export_with(const model *m, const char *more)
     vt_named_tensor tensors[64];
     int64_t count = rig_parameters(&m->rig)->count;
     for (int64_t i = 0; i < count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(rig_parameters(&m->rig), i);
+        const vt_parameter *parameter = rig_parameters(&m->rig)->list[i];
         tensors[i] = (vt_named_tensor){parameter->name, {.dimensions = parameter->dimensions}, parameter->value};
         memcpy(tensors[i].shape.shape, parameter->shape, (size_t)parameter->dimensions * sizeof(int64_t));
     }
@@ -447,7 +447,7 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
 {
     const vt_parameters *parameters = rig_parameters(&m->rig);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         const char *q = strstr(parameter->name, ".attn.q.");
         int64_t shape[VT_PARAMETER_DIMENSIONS];
         memcpy(shape, parameter->shape, sizeof shape);
@@ -551,7 +551,7 @@ TEST(parameters_of_another_model)
             const char *told = changes.characters + (file ? strcspn(changes.characters, "\n") : 0);
             EXPECT(strcmp(told, cases[i].told) == 0, "%s: %s", cases[i].settings, told);
             for (int64_t p = 0; p < rig_parameters(&loaded.rig)->count; p++) {
-                const char *name = vt_parameters_at(rig_parameters(&loaded.rig), p)->name;
+                const char *name = rig_parameters(&loaded.rig)->list[p]->name;
                 const bool anew = vt_parameters_freezes(cases[i].anew, name); /* the same kind of list */
                 if (strcmp(name, "pos_embed") == 0 && strstr(told, "interpolated") != NULL) continue;
                 EXPECT(same_parameter(&loaded, anew ? &initial : &saved, name), "%s: %s", cases[i].settings, name);

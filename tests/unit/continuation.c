@@ -23,7 +23,7 @@ static void forward_whole(fixture *f)
     vt_saved *saved = NULL;
     const vt_model_tensor tensor = {.values = f->words};
     EXPECT_OK(vt_arena_open(f->backend, 1 << 24, &arena));
-    vt_saved_open(f->model, vt_parameters_units(f->parameters), &saved);
+    vt_saved_open(f->model, f->parameters->units, &saved);
     const vt_pass pass = {.backend = f->backend, .arena = &arena, .parallel = f->rank.parallel, .batch = 1};
     vt_matrix prediction = vt_model_forward(f->model, &pass, &tensor, (vt_matrix){0}, saved);
     vt_linear_forward(f->model->head, &pass, prediction, vt_matrix_make(f->scores[0], WINDOW, WORDS));

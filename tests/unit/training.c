@@ -425,7 +425,7 @@ static void check_rounded(const small_model *m, const char *settings)
 {
     const vt_parameters *parameters = rig_parameters(&m->rig);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_parameter *p = parameters->list[i];
         const vt_matrix weight = vt_parameter_matrix(p);
         int64_t wrong = 0;
         for (int64_t j = 0; j < p->count; j++) wrong += weight.half[j] != vt_half_round(weight.type, p->value[j]);
