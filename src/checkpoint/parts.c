@@ -173,13 +173,16 @@ void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64
     int64_t *counts = vt_allocate((size_t)world->ranks, sizeof *counts, "a checkpoint's tensors");
     vt_group_all_gather_equal(world->everyone, &own_count, sizeof own_count, counts);
     size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
+    int64_t before = 0;
     *count = 0;
     for (int rank = 0; rank < world->ranks; rank++) {
+        if (rank == world->rank) before = *count;
         bytes[rank] = (size_t)counts[rank] * sizeof *own;
         *count += counts[rank];
     }
     *boxes = vt_allocate((size_t)(*count + 1), sizeof **boxes, "a checkpoint's tensors");
-    vt_group_all_gather(world->everyone, own, bytes, *boxes, NULL);
+    memcpy(*boxes + before, own, bytes[world->rank]);
+    vt_group_all_gather(world->everyone, *boxes, bytes, NULL);
     qsort(*boxes, (size_t)*count, sizeof **boxes, by_tensor);
     free(bytes);
     free(counts);

@@ -92,7 +92,7 @@ static void take_scores(const vt_continuation *c, const vt_pass *pass, vt_matrix
     pass->backend->convert(pass->backend, last, typed);
     const vt_matrix own = vt_matrix_columns(all, head->weight->first, head->out);
     vt_linear_forward(head, pass, typed, own);
-    vt_group_all_gather(group, own.data, bytes, all.data, NULL);
+    vt_group_all_gather(group, all.data, bytes, NULL);
     pass->backend->copy_to_host(pass->backend, scores, all.data, (size_t)words * sizeof(float));
 }
 

@@ -92,7 +92,7 @@ static void start_phase(vt_gradient_sync *sync, bucket_state *state)
     } else {
         int64_t lengths[group->size];
         for (int i = 0; i < group->size; i++) lengths[i] = length;
-        vt_group_reduce_scatter(group, state->gradients, lengths, slice, &state->request);
+        vt_group_reduce_scatter(group, state->gradients, lengths, &state->request);
     }
     vt_group_note_padding(group, before, state->bucket->padding);
 }
@@ -104,10 +104,12 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
     const double before = sync->shards->volume.bytes;
     const float *slice =
         sync->parameters->values + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES);
+    const int64_t length = bucket->count / sync->shards->size;
+    float *place = whole + sync->shards->rank * length;
     size_t bytes[sync->shards->size];
-    for (int i = 0; i < sync->shards->size; i++)
-        bytes[i] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
-    vt_group_all_gather(sync->shards, slice, bytes, whole, &sync->gathers[index]);
+    for (int i = 0; i < sync->shards->size; i++) bytes[i] = (size_t)length * sizeof(float);
+    if (place != slice) sync->backend->copy(sync->backend, place, slice, (size_t)length * sizeof(float));
+    vt_group_all_gather(sync->shards, whole, bytes, &sync->gathers[index]);
     vt_group_note_padding(sync->shards, before, bucket->padding);
 }
 

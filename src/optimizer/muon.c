@@ -175,12 +175,12 @@ static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t co
         if (part->counts) copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, false);
     }
     float *own = m->round + (group->rank < count ? m->matrices[first + group->rank].offset : 0);
-    if (group->size > 1) vt_group_reduce_scatter(group, m->round, elements, own, NULL);
+    if (group->size > 1) vt_group_reduce_scatter(group, m->round, elements, NULL);
     if (group->rank < count) {
         const vt_parameter *p = whole->parts[m->matrices[first + group->rank].part].parameter;
         orthogonalise(whole, m, own, p->shape[0], p->shape[1]);
     }
-    if (group->size > 1) vt_group_all_gather(group, own, bytes, m->round, NULL);
+    if (group->size > 1) vt_group_all_gather(group, m->round, bytes, NULL);
     for (int64_t i = first; i < first + count; i++) {
         const vt_whole_part *part = &whole->parts[m->matrices[i].part];
         copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, true);

@@ -37,8 +37,8 @@ typedef struct {
     int count, over; /* requests; the first `over` have finished */
     MPI_Request *requests;
     int *counts, *offsets;
-    void *sum; /* allocated here, because `receive` may overlap what is sent; belongs to `receive` */
-    void *receive;
+    void *to; /* where the result belongs that MPI has put at `from`; NULL: it is there */
+    const void *from;
     size_t bytes;
 } vt_mpi_operation;
 

@@ -132,7 +132,7 @@ static bool all_equal(const int64_t *counts, int size)
 }
 
 /* Parts of different lengths: each rank's is reduced to it, all in one group of calls. */
-static void reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
+static void reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request)
 {
     static const char what[] = "reduce-scatter";
     const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
@@ -140,14 +140,15 @@ static void reduce_scatter(vt_group *group, float *send, const int64_t *counts, 
     VT_ASSERT(group->backend != NULL); /* figures are never scattered */
     if (all_equal(counts, group->size)) {
         check(group, what,
-              nccl->ncclReduceScatter(send, receive, (size_t)counts[0], ncclFloat32, ncclSum, c->comm, c->stream));
+              nccl->ncclReduceScatter(data, data + group->rank * counts[0], (size_t)counts[0], ncclFloat32, ncclSum,
+                                      c->comm, c->stream));
     } else {
         check(group, what, nccl->ncclGroupStart());
-        const float *part = send;
+        float *part = data;
         for (int i = 0; i < group->size; i++) {
             if (counts[i] > 0)
                 check(group, what,
-                      nccl->ncclReduce(part, receive, (size_t)counts[i], ncclFloat32, ncclSum, i, c->comm, c->stream));
+                      nccl->ncclReduce(part, part, (size_t)counts[i], ncclFloat32, ncclSum, i, c->comm, c->stream));
             part += counts[i];
         }
         check(group, what, nccl->ncclGroupEnd());
@@ -155,7 +156,7 @@ static void reduce_scatter(vt_group *group, float *send, const int64_t *counts, 
     finish(group, what, request);
 }
 
-static void all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
+static void all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request)
 {
     static const char what[] = "all-gather";
     const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
@@ -167,25 +168,23 @@ static void all_gather(vt_group *group, const void *send, const size_t *bytes, v
         total += bytes[i];
         equal = equal && bytes[i] == bytes[0];
     }
-    char *whole = is_host ? take_room(group, what, total) : receive;
-    const void *own = is_host ? whole + before : send;
-    if (is_host && bytes[group->rank] > 0) put(group, what, whole + before, send, bytes[group->rank]);
+    char *whole = is_host ? take_room(group, what, total) : data;
+    if (is_host && bytes[group->rank] > 0)
+        put(group, what, whole + before, (const char *)data + before, bytes[group->rank]);
     if (equal) {
-        check(group, what, nccl->ncclAllGather(own, whole, bytes[0], ncclInt8, c->comm, c->stream));
+        check(group, what, nccl->ncclAllGather(whole + before, whole, bytes[0], ncclInt8, c->comm, c->stream));
     } else {
         check(group, what, nccl->ncclGroupStart());
         char *part = whole;
         for (int i = 0; i < group->size; i++) {
             if (bytes[i] > 0)
-                check(group, what,
-                      nccl->ncclBroadcast(i == group->rank ? own : part, part, bytes[i], ncclInt8, i, c->comm,
-                                          c->stream));
+                check(group, what, nccl->ncclBroadcast(part, part, bytes[i], ncclInt8, i, c->comm, c->stream));
             part += bytes[i];
         }
         check(group, what, nccl->ncclGroupEnd());
     }
     finish(group, what, request);
-    if (is_host) get(group, what, receive, whole, total, request);
+    if (is_host) get(group, what, data, whole, total, request);
 }
 
 static void exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,

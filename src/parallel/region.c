@@ -98,7 +98,7 @@ void vt_region_gather(vt_group *group, const vt_span *spans, vt_arena *arena, in
     for (int i = 0; i < group->size; i++)
         bytes[i] = (size_t)(spans[i].count * batch * x.columns) * vt_type_size(x.type);
     backend->convert(backend, x, own);
-    vt_group_all_gather(group, own.data, bytes, staged.data, NULL);
+    vt_group_all_gather(group, staged.data, bytes, NULL);
     if (!in_place) reorder(group, spans, backend, batch, staged, whole, true);
     vt_arena_pop(arena, mark);
 }
@@ -114,7 +114,7 @@ void vt_region_reduce(vt_group *group, const vt_span *spans, vt_arena *arena, in
     vt_matrix own = own_rows(group, spans, batch, staged);
     for (int i = 0; i < group->size; i++) counts[i] = spans[i].count * batch * x.columns;
     if (!in_place) reorder(group, spans, backend, batch, staged, whole, false);
-    vt_group_reduce_scatter(group, staged.data, counts, own.data, NULL);
+    vt_group_reduce_scatter(group, staged.data, counts, NULL);
     backend->convert(backend, own, x);
     vt_arena_pop(arena, mark);
 }
