@@ -37,7 +37,7 @@ static vt_tensor_shape whole_shape(const vt_stored_tensor *tensor)
 
 int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 {
-    return (1 + vt_kept_count(vt_optimizer_kept(subject->optimizer))) * subject->parameters->count;
+    return (1 + VT_KEPT_PLACES) * subject->parameters->count;
 }
 
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index)
@@ -51,11 +51,13 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     const vt_parameter *parameter = parameters->list[index % count];
     if (place < 0) {
         tensor.part.piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
-        tensor.part.numbers = parameters->values + tensor.part.piece.offset;
+        tensor.part.memory.numbers = parameters->values + tensor.part.piece.offset;
     } else {
-        if (!vt_kept_part_of(kept, place, parameter, &tensor.part)) return tensor;
-        snprintf(prefix, sizeof prefix, "%s%s", place == vt_kept_average(kept) ? "" : "optimizer/",
-                 vt_kept_state(kept, place)->name);
+        if (kept->places[place].state == NULL) return tensor;
+        tensor.part = kept->places[place].parts[parameter->index];
+        if (tensor.part.form == VT_KEPT_NOTHING) return tensor;
+        snprintf(prefix, sizeof prefix, "%s%s", place == VT_KEPT_AVERAGE ? "" : "optimizer/",
+                 kept->places[place].state->name);
     }
     tensor.parameter = parameter;
     tensor.shape = whole_shape(&tensor);

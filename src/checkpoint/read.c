@@ -181,8 +181,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
         VT_TRY(vt_tensor_file_get_integer(index, "averaged_steps", &optimizer.averaged));
     *damaged = true;
     const int64_t parameters = subject->parameters->count;
-    const bool begins =
-        vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0 && !vt_checkpoint_has_average(index);
+    const bool begins = vt_kept_averages(vt_optimizer_kept(subject->optimizer)) && !vt_checkpoint_has_average(index);
     VT_TRY(read_tensors(index, subject, vt_stored_count(subject) - (begins ? parameters : 0), NULL));
     *damaged = false;
     VT_TRY(vt_checkpoint_compare_measure(index, directory, subject, progress));

@@ -29,6 +29,15 @@ static bool is_factored(const vt_parameter *parameter)
     return parameter->dimensions > 1;
 }
 
+enum { ROW, COLUMN, MOMENT2, MOMENT1 };
+
+static vt_kept_form form(const vt_config *config, int state, const vt_parameter *parameter)
+{
+    if (state == MOMENT1) return config->adafactor_beta1 > 0 ? VT_KEPT_NUMBERS : VT_KEPT_NOTHING;
+    if (!is_factored(parameter)) return state == MOMENT2 ? VT_KEPT_NUMBERS : VT_KEPT_NOTHING;
+    return state == ROW ? VT_KEPT_ROWS : state == COLUMN ? VT_KEPT_COLUMNS : VT_KEPT_NOTHING;
+}
+
 static void configure(const vt_config *config, vt_update *rule)
 {
     rule->adafactor = (vt_adafactor){.original = config->adafactor == VT_ADAFACTOR_ORIGINAL,
@@ -64,10 +73,10 @@ static vt_factored shape_of(const vt_whole_part *part)
     return shape;
 }
 
-static float *kept_of(const vt_whole *whole, const vt_parameter *parameter, const char *name)
+static float *kept_of(const vt_whole *whole, const vt_parameter *parameter, int state)
 {
-    vt_kept_part part;
-    return vt_kept_part_named(whole->kept, name, parameter, &part) ? part.numbers : NULL;
+    const vt_kept_place *place = &whole->kept->places[state];
+    return place->state != NULL ? place->parts[parameter->index].memory.numbers : NULL;
 }
 
 static void close_adafactor(const vt_whole *whole, void *own)
@@ -105,10 +114,10 @@ static vt_status open_adafactor(const vt_whole *whole, void **own)
         t->gradients = whole->parameters->gradients + part->gradient;
         t->values = whole->parameters->values + part->value;
         t->rounded = vt_parameters_rounded(whole->parameters, part->value);
-        t->row = kept_of(whole, part->parameter, "row");
-        t->column = kept_of(whole, part->parameter, "column");
-        t->moment1 = kept_of(whole, part->parameter, "moment1");
-        t->moment2 = kept_of(whole, part->parameter, "moment2");
+        t->row = kept_of(whole, part->parameter, ROW);
+        t->column = kept_of(whole, part->parameter, COLUMN);
+        t->moment1 = kept_of(whole, part->parameter, MOMENT1);
+        t->moment2 = kept_of(whole, part->parameter, MOMENT2);
     }
 done:
     return status;
@@ -166,29 +175,17 @@ static void step_adafactor(const vt_whole *whole, void *own)
     for (int64_t i = 0; i < count; i++) apply(whole, &a->tensors[i]);
 }
 
-static const vt_optimizer_kind *variant(const vt_config *config);
-
 /* pos_embed is split over the context axis, too. */
-static const vt_whole_update whole_tensors = {VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT), open_adafactor,
-                                              add_squares, step_adafactor, close_adafactor};
+static const vt_whole_update whole_tensors = {NULL,           VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
+                                              open_adafactor, add_squares,
+                                              step_adafactor, close_adafactor};
 
-#define ADAFACTOR                                                                                                      \
-    .name = "Adafactor", .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure, .variant = variant,         \
-    .whole = &whole_tensors
-
-static const vt_optimizer_kind vectors = {ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}}};
-static const vt_optimizer_kind vectors_with_moment1 = {
-    ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}, {"moment1", "first moment", VT_KEPT_NUMBERS}}};
-static const vt_optimizer_kind with_moment1 = {ADAFACTOR,
-                                               .states = {{"row", "row means of", VT_KEPT_ROWS},
-                                                          {"column", "column means of", VT_KEPT_COLUMNS},
-                                                          {"moment1", "first moment", VT_KEPT_NUMBERS}},
-                                               .takes = is_factored, .rest = &vectors_with_moment1};
-const vt_optimizer_kind vt_optimizer_Adafactor = {
-    ADAFACTOR, .states = {{"row", "row means of", VT_KEPT_ROWS}, {"column", "column means of", VT_KEPT_COLUMNS}},
-    .takes = is_factored, .rest = &vectors};
-
-static const vt_optimizer_kind *variant(const vt_config *config)
-{
-    return config->adafactor_beta1 > 0 ? &with_moment1 : &vt_optimizer_Adafactor;
-}
+const vt_optimizer_kind vt_optimizer_Adafactor = {.name = "Adafactor",
+                                                  .states = {[ROW] = {"row", "row means of"},
+                                                             [COLUMN] = {"column", "column means of"},
+                                                             [MOMENT2] = {"moment2", "second moment"},
+                                                             [MOMENT1] = {"moment1", "first moment"}},
+                                                  .form = form,
+                                                  .rule = {.kind = VT_OPTIMIZER_Adafactor},
+                                                  .configure = configure,
+                                                  .whole = &whole_tensors};

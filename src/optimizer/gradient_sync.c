@@ -60,8 +60,9 @@ vt_status vt_gradient_sync_storage(const vt_config *config, vt_world *world, vt_
 {
     vt_status status = VT_OK;
     vt_group *group = NULL;
+    const vt_optimizer_kind *optimizer = vt_optimizer_kinds[config->optimizer];
     *storage = (vt_parameters_storage){config->bucket_cap_mb * 1024 * 1024, (int)config->zero_stage, 1, 0,
-                                       vt_optimizer_grain(config)};
+                                       optimizer->grain != NULL ? optimizer->grain(config) : 1};
     if (config->zero_stage == 0) return VT_OK;
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_DATA), shard_scope(config), "gradients", backend, &group));
     double sums[3] = {1, group->size, (double)group->size * group->size};

@@ -30,6 +30,14 @@ static bool takes(const vt_parameter *parameter)
            (strstr(parameter->name, "blocks.") != NULL || strstr(parameter->name, "layers.") != NULL);
 }
 
+enum { MOMENTUM, MOMENT2 /* of the others */ };
+
+static vt_kept_form form(const vt_config *config, int state, const vt_parameter *parameter)
+{
+    (void)config;
+    return state == MOMENT2 && takes(parameter) ? VT_KEPT_NOTHING : VT_KEPT_NUMBERS;
+}
+
 static void configure(const vt_config *config, vt_update *rule)
 {
     vt_adam_configure(config, rule);
@@ -168,10 +176,9 @@ static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t co
     if (group->size > 1) backend->zero(backend, m->round, (size_t)total * sizeof(float));
     for (int64_t i = first; i < first + count; i++) {
         const vt_whole_part *part = &whole->parts[m->matrices[i].part];
-        vt_kept_part momentum;
-        VT_ASSERT(vt_kept_part_named(whole->kept, "moment1", part->parameter, &momentum));
-        backend->muon_momentum(backend, whole->rule, whole->state, gradients + part->gradient, momentum.numbers,
-                               m->piece, part->piece.count);
+        float *momentum = whole->kept->places[MOMENTUM].parts[part->parameter->index].memory.numbers;
+        backend->muon_momentum(backend, whole->rule, whole->state, gradients + part->gradient, momentum, m->piece,
+                               part->piece.count);
         if (part->counts) copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, false);
     }
     float *own = m->round + (group->rank < count ? m->matrices[first + group->rank].offset : 0);
@@ -198,12 +205,13 @@ static void step_muon(const vt_whole *whole, void *own)
         step_round(whole, m, first, whole->count - first < size ? whole->count - first : size);
 }
 
-static const vt_whole_update whole_matrices = {VT_AXES(VT_AXIS_TENSOR), open_muon, NULL, step_muon, close_muon};
+static const vt_whole_update whole_matrices = {takes, VT_AXES(VT_AXIS_TENSOR), open_muon, NULL, step_muon, close_muon};
 
-const vt_optimizer_kind vt_optimizer_Muon = {.name = "Muon",
-                                             .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}},
-                                             .rule = {.kind = VT_OPTIMIZER_AdamW},
-                                             .takes = takes,
-                                             .rest = &vt_optimizer_AdamW,
-                                             .configure = configure,
-                                             .whole = &whole_matrices};
+const vt_optimizer_kind vt_optimizer_Muon = {
+    .name = "Muon",
+    .states = {[MOMENTUM] = {"moment1", "first moment"}, [MOMENT2] = {"moment2", "second moment"}},
+    .form = form,
+    .rule = {.kind = VT_OPTIMIZER_AdamW},
+    .configure = configure,
+    .update = vt_adam_update,
+    .whole = &whole_matrices};
