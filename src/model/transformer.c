@@ -118,22 +118,13 @@ static void build_layer(transformer *model, const vt_config *config, vt_paramete
     char name[VT_PARAMETER_NAME];
     const int64_t depth = config->depth;
     const bool in_decoder = i >= depth;
-    const vt_transformer_layer_options options = {.dim = model->dim,
-                                                  .heads = config->num_heads,
-                                                  .hidden = config->ffn_dim,
-                                                  .layer = i,
-                                                  .cross_layer = in_decoder ? depth + i : -1,
-                                                  .dropout = config->dropout,
-                                                  .causal = config->causal,
-                                                  .unscaled = config->attention_scale == VT_SCALE_NONE,
-                                                  .in_one = model->decodes};
     if (model->decodes)
         snprintf(name, sizeof name, "transformer.%s.layers.%lld", in_decoder ? "decoder" : "encoder",
                  (long long)(in_decoder ? i - depth : i));
     else
         snprintf(name, sizeof name, "layers.%lld", (long long)i);
     vt_parameters_next_unit(parameters);
-    vt_transformer_layer_build(&model->layers[i], parameters, name, &options);
+    vt_transformer_layer_build(&model->layers[i], parameters, name, config, i);
     if (model->decodes && i == depth - 1)
         vt_layer_norm_build(&model->encoder_norm, parameters, "transformer.encoder.norm", model->dim, 1e-5f);
 }

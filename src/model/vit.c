@@ -63,10 +63,8 @@ static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt
         model->noise.weight->comes_later = true;
     }
     for (int64_t i = 0; i < depth; i++) {
-        double path_rate = depth > 1 ? config->dropout * (double)i / (double)(depth - 1) : 0;
-        vt_block_options block = {dim, config->num_heads, (vt_gelu)config->gelu, config->dropout, path_rate};
         vt_parameters_next_unit(parameters);
-        vt_block_build(&model->blocks[i], parameters, i, &block);
+        vt_block_build(&model->blocks[i], parameters, i, config);
     }
     vt_parameters_next_unit(parameters);
     vt_layer_norm_build(&model->norm, parameters, "norm", dim, 1e-6f);
