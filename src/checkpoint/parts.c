@@ -45,7 +45,7 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     vt_stored_tensor tensor = {.parameter = NULL};
     char prefix[VT_STORED_NAME - VT_PARAMETER_NAME] = "parameters";
     const vt_parameters *parameters = subject->parameters;
-    const vt_kept *kept = vt_optimizer_kept(subject->optimizer);
+    const vt_kept *kept = subject->optimizer->kept;
     const int64_t count = parameters->count;
     const int place = (int)(index / count) - 1; /* of what is kept; -1: the parameters themselves */
     const vt_parameter *parameter = parameters->list[index % count];

@@ -8,31 +8,6 @@
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
 _Static_assert(offsetof(vt_step_state, learning_rate) == 0, "what begins a step comes first");
 
-/* Neighbours that one call changes: where they begin in each block, and what is kept of them. */
-typedef struct {
-    int64_t offset[VT_BLOCK_COUNT], count;
-    vt_kept_memory states[VT_OPTIMIZER_STATES];
-} span;
-
-struct vt_optimizer {
-    const vt_optimizer_kind *kind;
-    vt_update rule;
-    vt_backend *backend;
-    vt_parameters *parameters;
-    vt_kept *kept;
-    span *spans; /* [span_count]: what this rank updates, without tensors that are updated as wholes: */
-    int64_t span_count;
-    vt_whole whole_tensors;
-    void *whole_memory;    /* their kind's */
-    double first_scale;    /* of the loss, if it is scaled */
-    double average_decay;  /* NAN: there is no average */
-    bool average_warms_up; /* as in a run with loss crps */
-    vt_group *world;       /* all ranks, over the back end's memory */
-    vt_step_state *state;  /* in the back end's memory, as the rest is */
-    vt_step_state *begun;  /* [BEGUN], host memory that the device reaches by itself */
-    int64_t *ranges;       /* offset and length of each parameter among the gradients */
-};
-
 /* Where what this rank keeps of each parameter's gradient lies. */
 static vt_status upload_ranges(vt_optimizer *optimizer)
 {
@@ -71,11 +46,11 @@ static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
 
 /* ---- spans ---- */
 
-static span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
+static vt_optimizer_span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
 {
     const vt_parameters *parameters = optimizer->parameters;
     int shards = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? parameters->storage.shards : 1;
-    span own = {.count = bucket->count / shards};
+    vt_optimizer_span own = {.count = bucket->count / shards};
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
         own.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
     for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
@@ -85,11 +60,11 @@ static span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucke
 }
 
 /* What this rank updates of a parameter. */
-static span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter *parameter)
+static vt_optimizer_span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter *parameter)
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS);
-    span own = {.count = piece.count};
+    vt_optimizer_span own = {.count = piece.count};
     for (int block = 0; block < VT_BLOCK_COUNT; block++) {
         const bool sliced = vt_parameters_is_sliced(parameters, (vt_block_kind)block);
         own.offset[block] = sliced ? vt_parameters_piece(parameters, parameter, (vt_block_kind)block).offset
@@ -102,7 +77,7 @@ static span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter 
 }
 
 /* Does `next` begin where `last` ends, in all memory? */
-static bool follows(const span *last, const span *next, int64_t code_block)
+static bool follows(const vt_optimizer_span *last, const vt_optimizer_span *next, int64_t code_block)
 {
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
         if (next->offset[block] != last->offset[block] + last->count) return false;
@@ -115,7 +90,7 @@ static bool follows(const span *last, const span *next, int64_t code_block)
     return true; /* scales follow where codes do */
 }
 
-static void add_span(vt_optimizer *optimizer, const span *next)
+static void add_span(vt_optimizer *optimizer, const vt_optimizer_span *next)
 {
     const int64_t last = optimizer->span_count - 1;
     if (next->count == 0) return;
@@ -141,11 +116,11 @@ static void find_spans(vt_optimizer *optimizer)
     for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
         alike = alike && (optimizer->kept->places[i].state == NULL || optimizer->kept->places[i].is_block);
     const int64_t count = alike ? parameters->trained_buckets : parameters->count;
-    optimizer->spans = vt_allocate((size_t)count + 1, sizeof(span), "the optimizer");
+    optimizer->spans = vt_allocate((size_t)count + 1, sizeof *optimizer->spans, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
         if (!alike && (parameters->list[i]->frozen || is_whole(optimizer, parameters->list[i]))) continue;
-        const span own = alike ? span_of_bucket(optimizer, &parameters->buckets[i])
-                               : span_of_parameter(optimizer, parameters->list[i]);
+        const vt_optimizer_span own = alike ? span_of_bucket(optimizer, &parameters->buckets[i])
+                                            : span_of_parameter(optimizer, parameters->list[i]);
         add_span(optimizer, &own);
     }
 }
@@ -164,7 +139,7 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_world *world = parameters->parallel->world;
-    const span own = span_of_parameter(optimizer, parameter);
+    const vt_optimizer_span own = span_of_parameter(optimizer, parameter);
     bool counts = true;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((optimizer->kind->whole->axes & ~parameter->split_axes & VT_AXES(axis)) != 0)
@@ -274,19 +249,19 @@ static void sum_squares(vt_optimizer *optimizer)
     }
     for (int64_t i = 0; i < parameters->trained_buckets; i++) {
         const vt_bucket *bucket = &parameters->buckets[i];
-        const span own = span_of_bucket(optimizer, bucket);
+        const vt_optimizer_span own = span_of_bucket(optimizer, bucket);
         const double share = share_of(optimizer, bucket);
         backend->sum_of_squares(backend, gradients + own.offset[VT_BLOCK_GRADIENTS], own.count, share,
                                 &optimizer->state->squares);
     }
 }
 
-static float *values_of(const vt_optimizer *optimizer, const span *own)
+static float *values_of(const vt_optimizer *optimizer, const vt_optimizer_span *own)
 {
     return optimizer->parameters->values + own->offset[VT_BLOCK_VALUES];
 }
 
-static float *average_of(const vt_optimizer *optimizer, const span *own)
+static float *average_of(const vt_optimizer *optimizer, const vt_optimizer_span *own)
 {
     return optimizer->kept->places[VT_KEPT_AVERAGE].memory.numbers + own->offset[VT_BLOCK_MOMENTS];
 }
@@ -302,7 +277,7 @@ static void update_spans(vt_optimizer *optimizer)
     vt_backend *backend = optimizer->backend;
     const float *gradients = optimizer->parameters->gradients;
     for (int64_t i = 0; i < optimizer->span_count; i++) {
-        const span *own = &optimizer->spans[i];
+        const vt_optimizer_span *own = &optimizer->spans[i];
         uint16_t *rounded = vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]);
         optimizer->kind->update(backend, &optimizer->rule, optimizer->state,
                                 gradients + own->offset[VT_BLOCK_GRADIENTS], values_of(optimizer, own), rounded,
@@ -311,7 +286,7 @@ static void update_spans(vt_optimizer *optimizer)
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
+        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         backend->average(backend, optimizer->average_decay, optimizer->average_warms_up, optimizer->state,
                          values_of(optimizer, &own), average_of(optimizer, &own), own.count);
     }
@@ -320,7 +295,7 @@ static void update_spans(vt_optimizer *optimizer)
 void vt_optimizer_average_begin(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
+        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         optimizer->backend->copy(optimizer->backend, average_of(optimizer, &own), values_of(optimizer, &own),
                                  (size_t)own.count * sizeof(float));
     }
@@ -337,15 +312,10 @@ void vt_optimizer_average_restart(vt_optimizer *optimizer)
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
+        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         optimizer->backend->exchange(optimizer->backend, values_of(optimizer, &own), average_of(optimizer, &own),
                                      own.count);
     }
-}
-
-vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer)
-{
-    return optimizer->state;
 }
 
 void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_rate)
@@ -372,11 +342,6 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     backend->first_nonfinite(backend, parameters->gradients, optimizer->ranges, parameters->count, &state->squares,
                              &state->first_nonfinite);
     update_spans(optimizer);
-}
-
-const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer)
-{
-    return optimizer->kept;
 }
 
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer)

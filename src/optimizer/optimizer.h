@@ -64,16 +64,39 @@ void vt_kept_clear(const vt_kept *kept);
 
 /* ---- the optimizer ---- */
 
-typedef struct vt_optimizer vt_optimizer;
+/* Neighbours that one call changes: where they begin in each block, and what is kept of them. */
+typedef struct {
+    int64_t offset[VT_BLOCK_COUNT], count;
+    vt_kept_memory states[VT_OPTIMIZER_STATES];
+} vt_optimizer_span;
+
+/* Only optimizer.c changes it. */
+typedef struct {
+    const vt_optimizer_kind *kind;
+    vt_update rule;
+    vt_backend *backend;
+    vt_parameters *parameters;
+    vt_kept *kept;            /* beside the values */
+    vt_optimizer_span *spans; /* [span_count]: what this rank updates, without tensors that are updated as wholes: */
+    int64_t span_count;
+    vt_whole whole_tensors;
+    void *whole_memory;    /* their kind's */
+    double first_scale;    /* of the loss, if it is scaled */
+    double average_decay;  /* NAN: there is no average */
+    bool average_warms_up; /* as in a run with loss crps */
+    vt_group *world;       /* all ranks, over the back end's memory */
+    /* What a step changes, in the back end's memory, as the rest is: the loss is added to its `losses`, dropout reads
+     * its `step`. */
+    vt_step_state *state;
+    vt_step_state *begun; /* what begins a step, of some; host memory that the device reaches by itself */
+    int64_t *ranges;      /* offset and length of each parameter among the gradients */
+} vt_optimizer;
 
 /* The optimizer that the configuration chooses. Takes the memory of its states, zeroed: of the elements that this rank
  * updates. */
 vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **optimizer);
 void vt_optimizer_close(vt_optimizer **optimizer);
-
-/* What a step changes, in the back end's memory: the loss is added to its `losses`, dropout reads its `step`. */
-vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer);
 
 /* Forgets what the kind keeps of earlier steps, as if no update had been made. The values stay. */
 void vt_optimizer_restart(vt_optimizer *optimizer);
@@ -85,9 +108,6 @@ void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_r
  * update, the same on every rank, and makes it: of the values that this rank keeps. Nothing is waited for: what came of
  * it stands in the state (vt_step_decide), with the first of this rank's gradients that is not finite. */
 void vt_optimizer_step(vt_optimizer *optimizer);
-
-/* What is kept beside the values. */
-const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer);
 
 /* The average of the values (ema_decay): e is the values after the first update, and then
  * e += (1 - decay) (values - e) after each. Here it begins as the values are now: they were set, not updated. Without

@@ -197,7 +197,7 @@ static vt_status check_finite(vt_loop *loop)
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = loop->trainer->optimizer;
-    const vt_kept *kept = vt_optimizer_kept(optimizer);
+    const vt_kept *kept = optimizer->kept;
     for (int i = -1; i < VT_KEPT_PLACES; i++) {
         if (i >= 0 && kept->places[i].state == NULL) continue;
         const char *name = vt_optimizer_first_nonfinite(optimizer, i);

@@ -271,7 +271,7 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
 
 void vt_trainer_exchange_average(vt_trainer *trainer)
 {
-    if (!vt_kept_averages(vt_optimizer_kept(trainer->optimizer))) return;
+    if (!vt_kept_averages(trainer->optimizer->kept)) return;
     vt_optimizer_average_exchange(trainer->optimizer);
     vt_gradient_sync_values_changed(trainer->sync);
 }

@@ -242,7 +242,7 @@ static double step(fixture *f, int64_t number, hid_t file, const char *group, co
     if (number == 0) {
         const double norm = norm_of_gradients(f);
         vt_step_state state;
-        f->backend->copy_to_host(f->backend, &state, vt_optimizer_state(f->optimizer), sizeof state);
+        f->backend->copy_to_host(f->backend, &state, f->optimizer->state, sizeof state);
         EXPECT_NEAR(state.gradient_norm, norm, (f->pass.type != VT_FLOAT32 ? 1e-3 : 1e-6) * norm);
     }
     vt_parameters_refresh(f->parameters);

@@ -151,8 +151,7 @@ static void compare_bits(const side *one, const side *many, const char *what)
         compared++;
         EXPECT(memcmp(a->value, b->value, bytes) == 0, "%s: %s", what, a->name);
         for (int m = 0; m < VT_KEPT_PLACES; m++) {
-            const vt_kept_place *places[] = {&vt_optimizer_kept(optimizers[0])->places[m],
-                                             &vt_optimizer_kept(optimizers[1])->places[m]};
+            const vt_kept_place *places[] = {&optimizers[0]->kept->places[m], &optimizers[1]->kept->places[m]};
             if (places[0]->state == NULL) continue;
             EXPECT(memcmp(places[0]->memory.numbers + a->offset, places[1]->memory.numbers + b->offset, bytes) == 0,
                    "%s: moment %d of %s", what, m, a->name);

@@ -60,8 +60,7 @@ static bool same_bits(const model *a, const model *b)
                                         vt_trainer_subject(b->rig.trainer).optimizer};
     bool same = rig_same_values(&a->rig, &b->rig);
     for (int i = 0; i < VT_KEPT_PLACES; i++) { /* two moments, or one, and an average */
-        const vt_kept_place *places[] = {&vt_optimizer_kept(optimizers[0])->places[i],
-                                         &vt_optimizer_kept(optimizers[1])->places[i]};
+        const vt_kept_place *places[] = {&optimizers[0]->kept->places[i], &optimizers[1]->kept->places[i]};
         const float *moment = places[0]->is_block ? places[0]->memory.numbers : NULL,
                     *other = places[1]->is_block ? places[1]->memory.numbers : NULL;
         same = same && (moment == NULL) == (other == NULL) &&
@@ -235,7 +234,7 @@ TEST(a_saved_checkpoint_reads_back)
 static const float *average_of(const model *m)
 {
     vt_optimizer *optimizer = vt_trainer_subject(m->rig.trainer).optimizer;
-    return vt_optimizer_kept(optimizer)->places[VT_KEPT_AVERAGE].memory.numbers;
+    return optimizer->kept->places[VT_KEPT_AVERAGE].memory.numbers;
 }
 
 static bool has_values(const model *m, const float *values)
@@ -329,7 +328,7 @@ TEST(momentum_that_was_not_kept)
     vt_run_progress progress;
     bool damaged;
     open_model(&saved, "optimizer", "SGD momentum=0");
-    EXPECT(vt_optimizer_kept(vt_trainer_subject(saved.rig.trainer).optimizer)->places[0].state == NULL);
+    EXPECT(vt_trainer_subject(saved.rig.trainer).optimizer->kept->places[0].state == NULL);
     train_steps(&saved, 3);
     const char *path = save(&saved, "momentum");
     load(path, &loaded, "optimizer", "SGD momentum=0");
