@@ -41,7 +41,7 @@ bool vt_parameters_freezes(const char *patterns, const char *name)
     return freezes;
 }
 
-static vt_status check(const vt_parameters *parameters, const char *patterns)
+static vt_status check(vt_parameters *parameters, const char *patterns)
 {
     vt_status status = VT_OK;
     const int64_t count = parameters->count;
@@ -53,6 +53,7 @@ static vt_status check(const vt_parameters *parameters, const char *patterns)
             "freeze %.200s: %s is %s, but %s is not; they are computed as one, so freeze q, k and v together, or none",
             patterns, own->name, own->frozen ? "frozen" : "trained", before->name);
         trained += !own->frozen;
+        if (own->frozen) parameters->frozen_count += own->whole_count;
     }
     VT_CHECK(trained > 0, "freeze %.200s: all %lld parameters of the model are frozen, so nothing would be trained",
              patterns, (long long)count);

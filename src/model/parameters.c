@@ -56,6 +56,8 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     parameter->spread = spread;
     for (int i = 0; i < dimensions; i++) parameter->shape[i] = parameter->local[i] = shape[i];
     count_elements(parameter);
+    parameter->whole_count = parameter->count;
+    parameters->whole_count += parameter->count;
     parameters->list =
         vt_grow(parameters->list, (size_t)parameters->count, sizeof(vt_parameter *), "the list of parameters");
     parameters->list[parameters->count++] = parameter;
@@ -263,46 +265,7 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
     return matrix;
 }
 
-/* ---- starting ---- */
-
-void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix)
-{
-    vt_backend *backend = parameters->backend;
-    for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = parameters->list[i];
-        if (strncmp(parameter->name, prefix, strlen(prefix)) != 0) continue;
-        vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
-        size_t bytes = (size_t)piece.count * sizeof(float);
-        float *values = vt_allocate(1, bytes + 1, "the list of parameters");
-        vt_parameter_start(parameter, seed, &piece, values);
-        if (bytes > 0) backend->copy_from_host(backend, parameters->values + piece.offset, values, bytes);
-        free(values);
-    }
-    vt_parameters_refresh(parameters);
-}
-
 /* ---- looking up ---- */
-
-static int64_t sum_elements(const vt_parameters *parameters, bool frozen_alone)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < parameters->count; i++) {
-        int64_t elements = !frozen_alone || parameters->list[i]->frozen;
-        for (int d = 0; d < parameters->list[i]->dimensions; d++) elements *= parameters->list[i]->shape[d];
-        sum += elements;
-    }
-    return sum;
-}
-
-int64_t vt_parameters_model_elements(const vt_parameters *parameters)
-{
-    return sum_elements(parameters, false);
-}
-
-int64_t vt_parameters_frozen_elements(const vt_parameters *parameters)
-{
-    return sum_elements(parameters, true);
-}
 
 bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block)
 {

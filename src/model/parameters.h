@@ -28,6 +28,7 @@ typedef struct {
     int64_t index;                /* among the registered ones */
     int dimensions;
     int64_t shape[VT_PARAMETER_DIMENSIONS]; /* of the whole tensor */
+    int64_t whole_count;                    /* its elements */
     int64_t local[VT_PARAMETER_DIMENSIONS]; /* of this rank's part */
     int split;                              /* the dimension that is split; -1: none, every rank has all of it */
     int64_t first;                          /* where this rank's part begins on that dimension */
@@ -87,8 +88,9 @@ typedef struct {
     vt_parameter **list;   /* [count], as registered; each allocated by itself, so that layers may keep pointers */
     vt_parameter **stored; /* in the order of the blocks: those of which this rank has a part */
     int64_t count, stored_count;
-    int64_t unit_count; /* begun so far */
-    vt_span units;      /* that this rank has: all, unless fewer are kept */
+    int64_t unit_count;                /* begun so far */
+    int64_t whole_count, frozen_count; /* elements of all whole tensors, and of those that are frozen */
+    vt_span units;                     /* that this rank has: all, unless fewer are kept */
     vt_bucket *buckets;
     int64_t bucket_count;
     int64_t elements;                 /* of a whole block, gaps included */
@@ -166,9 +168,6 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
  * alone. */
 void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix);
 
-int64_t vt_parameters_model_elements(const vt_parameters *parameters); /* of all whole tensors */
-int64_t vt_parameters_frozen_elements(const vt_parameters *parameters);
-
 /* The elements that this rank keeps of a block: all, or its slices. */
 int64_t vt_parameters_block_elements(const vt_parameters *parameters, vt_block_kind block);
 bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block);
@@ -181,9 +180,6 @@ typedef struct {
     int64_t first, count; /* in the parameter's part, row-major; count may be 0 */
     int64_t offset;       /* in the block */
 } vt_piece;
-
-/* values [piece->count], in the host's memory: what these elements of a parameter start with, from the seed. */
-void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values);
 
 /* What a block keeps of a parameter. */
 vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block);

@@ -53,8 +53,7 @@ static vt_factored shape_of(const vt_whole_part *part)
 {
     const vt_parameter *p = part->parameter;
     const int last = p->dimensions - 1;
-    vt_factored shape = {.elements = 1, .first = part->piece.first, .count = part->piece.count};
-    for (int i = 0; i <= last; i++) shape.elements *= (double)p->shape[i];
+    vt_factored shape = {.elements = (double)p->whole_count, .first = part->piece.first, .count = part->piece.count};
     if (!is_factored(p)) return shape;
     shape.matrices = 1;
     for (int i = 0; i < last - 1; i++) shape.matrices *= p->shape[i];

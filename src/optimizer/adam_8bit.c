@@ -9,9 +9,7 @@ enum { SMALLEST = 4096 }; /* elements of the whole tensor */
 static vt_kept_form form(const vt_config *config, int state, const vt_parameter *parameter)
 {
     (void)config;
-    int64_t elements = 1;
-    for (int i = 0; i < parameter->dimensions; i++) elements *= parameter->shape[i];
-    if (elements < SMALLEST || strcmp(parameter->name, "embed.weight") == 0) return VT_KEPT_NUMBERS;
+    if (parameter->whole_count < SMALLEST || strcmp(parameter->name, "embed.weight") == 0) return VT_KEPT_NUMBERS;
     return state == 0 ? VT_KEPT_SIGNED_CODES : VT_KEPT_UNSIGNED_CODES;
 }
 

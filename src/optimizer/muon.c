@@ -78,8 +78,7 @@ static vt_status open_muon(const vt_whole *whole, void **own)
     m->matrices = vt_allocate((size_t)whole->count + 1, sizeof *m->matrices, "the optimizer");
     for (int64_t i = 0; i < whole->count; i++) {
         const vt_parameter *p = whole->parts[i].parameter;
-        const int64_t elements = p->shape[0] * p->shape[1];
-        m->matrices[i] = (matrix_of){i, elements, (double)elements * (double)shorter(p), 0};
+        m->matrices[i] = (matrix_of){i, p->whole_count, (double)p->whole_count * (double)shorter(p), 0};
         if (m->matrices[i].elements > largest) largest = m->matrices[i].elements;
         if (shorter(p) > side) side = shorter(p);
         if (whole->parts[i].piece.count > piece) piece = whole->parts[i].piece.count;

@@ -40,10 +40,10 @@ static void log_samples(const vt_run *run)
 static void log_model(const vt_run *run)
 {
     const vt_parameters *parameters = run->loop.trainer->parameters;
-    const int64_t frozen = vt_parameters_frozen_elements(parameters);
+    const int64_t frozen = parameters->frozen_count;
     char *sizes = vt_model_kind_of(run->config)->describe(run->config);
     char *note = vt_text_format(frozen > 0 ? ", %lld of them frozen" : "", (long long)frozen);
-    vt_log_info("model: %lld parameters%s: %s", (long long)vt_parameters_model_elements(parameters), note, sizes);
+    vt_log_info("model: %lld parameters%s: %s", (long long)parameters->whole_count, note, sizes);
     free(note);
     free(sizes);
 }
@@ -195,7 +195,7 @@ static const char *shape_text(const int64_t *shape, int dimensions, bool csv, ch
  * with whether it is. */
 static void log_parameters(const vt_parameters *parameters, const vt_split *split, vt_text *table)
 {
-    const bool is_split = split->stages > 1, freezes = vt_parameters_frozen_elements(parameters) > 0;
+    const bool is_split = split->stages > 1, freezes = parameters->frozen_count > 0;
     char global[96], local[96];
     vt_log_detail("%-32s %-22s %-22s %12s%s", "parameter", "global shape", "local shape", "bytes",
                   is_split ? "  stage" : "");
@@ -215,7 +215,7 @@ static void log_parameters(const vt_parameters *parameters, const vt_split *spli
         vt_text_append(table, "%s\n", !freezes ? "" : p->frozen ? ",true" : ",false");
         free(log_stage);
     }
-    vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
+    vt_log_detail("number of model parameters: %lld", (long long)parameters->whole_count);
 }
 
 /* Settings of which the user probably expects something else. */

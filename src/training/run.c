@@ -142,7 +142,7 @@ static vt_status open_output(vt_run *run)
                                 .step_flops = run->plan.step.flops,
                                 .epochs = run->loop.length.epochs,
                                 .steps_per_epoch = run->loop.length.steps_per_epoch,
-                                .parameters = vt_parameters_model_elements(run->loop.trainer->parameters)};
+                                .parameters = run->loop.trainer->parameters->whole_count};
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
         record.bytes[i] = vt_plan_bytes(&run->plan, (vt_memory_category)i);
     VT_TRY(vt_record_open(&record, &run->loop.record));

@@ -136,7 +136,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
     const vt_span all = f->parameters->units;
     const vt_span split[MOST_STAGES] = {{0, first_stage}, {first_stage, all.count - first_stage}};
     const int stages = first_stage > 0 ? 2 : 1;
-    float *result = malloc((size_t)vt_parameters_model_elements(f->parameters) * sizeof *result), *end = result;
+    float *result = malloc((size_t)f->parameters->whole_count * sizeof *result), *end = result;
     VT_ASSERT(result != NULL);
     for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *p = f->parameters->list[i];
@@ -161,7 +161,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
 
 static void expect_same(const fixture *f, const float *expected, float *found, const char *what)
 {
-    const size_t count = (size_t)vt_parameters_model_elements(f->parameters);
+    const size_t count = (size_t)f->parameters->whole_count;
     double squares = 0;
     for (size_t i = 0; i < count; i++) squares += (double)found[i] * (double)found[i];
     EXPECT(isfinite(squares) && squares > 0, "%s: %g", what, squares);
