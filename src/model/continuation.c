@@ -14,7 +14,6 @@ struct vt_continuation {
     char *keys;        /* memory of all caches */
     vt_matrix *caches; /* [units, 2] */
     int32_t *words;    /* [window], on the back end */
-    int64_t count;
 };
 
 /* Memory that forward takes for a window: a layer's own, and what layers hand on. */
@@ -96,7 +95,7 @@ static void take_scores(const vt_continuation *c, const vt_pass *pass, vt_matrix
     pass->backend->copy_to_host(pass->backend, scores, all.data, (size_t)words * sizeof(float));
 }
 
-vt_status vt_continuation_feed(vt_continuation *c, const int32_t *words, int64_t count, float *scores)
+vt_status vt_continuation_feed(vt_continuation *c, int64_t fed, const int32_t *words, int64_t count, float *scores)
 {
     vt_backend *backend = c->backend;
     const vt_model_tensor tensor = {.values = c->words};
@@ -108,22 +107,11 @@ vt_status vt_continuation_feed(vt_continuation *c, const int32_t *words, int64_t
                           .fused = c->config->enable_jit,
                           .head = c->model->head,
                           .caches = c->caches};
-    VT_ASSERT(count > 0 && c->count + count <= c->config->seq_len);
-    c->parallel.own = c->parallel.inner = (vt_span){c->count, count};
-    backend->copy_from_host(backend, c->words + c->count, words, (size_t)count * sizeof *words);
+    VT_ASSERT(count > 0 && fed + count <= c->config->seq_len);
+    c->parallel.own = c->parallel.inner = (vt_span){fed, count};
+    backend->copy_from_host(backend, c->words + fed, words, (size_t)count * sizeof *words);
     vt_matrix prediction = vt_model_forward(c->model, &pass, &tensor, (vt_matrix){0}, c->saved);
     take_scores(c, &pass, prediction, scores);
     vt_arena_pop(&c->arena, 0);
-    c->count += count;
     return backend->check(backend);
-}
-
-int64_t vt_continuation_count(const vt_continuation *continuation)
-{
-    return continuation->count;
-}
-
-void vt_continuation_restart(vt_continuation *continuation)
-{
-    continuation->count = 0;
 }
