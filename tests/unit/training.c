@@ -572,7 +572,7 @@ static const char *reopened(vt_rows_kind kind, const char *before, int64_t last,
     FILE *file = fopen(path, "w");
     fprintf(file, "%s%s", names[kind], before);
     fclose(file);
-    EXPECT_OK(vt_rows_open(path, names[kind], kind, last, &rows));
+    EXPECT_OK(vt_rows_open(vt_test_directory(), "rows.csv", names[kind], kind, last, &rows));
     const vt_status added = vt_rows_add(rows, "%s", row);
     EXPECT_OK(added);
     EXPECT_OK(vt_rows_synchronise(rows));
@@ -626,10 +626,10 @@ TEST(rows_of_a_resumed_run)
         before = copies();
     }
     vt_rows *rows = NULL;
-    EXPECT_ERROR(vt_rows_open("/nowhere/rows.csv", "step,loss\n", VT_ROWS_STEPS, 0, &rows),
+    EXPECT_ERROR(vt_rows_open("/nowhere", "rows.csv", "step,loss\n", VT_ROWS_STEPS, 0, &rows),
                  "can't write /nowhere/rows.csv");
     if (access("/dev/full", W_OK) == 0)
-        EXPECT_ERROR(vt_rows_open("/dev/full", "step,loss\n", VT_ROWS_STEPS, 0, &rows), "No space left on device");
+        EXPECT_ERROR(vt_rows_open("/dev", "full", "step,loss\n", VT_ROWS_STEPS, 0, &rows), "No space left on device");
 }
 
 TEST(run_directory_names_what_it_ran_on)
