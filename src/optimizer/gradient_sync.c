@@ -238,7 +238,7 @@ static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
 static void needed(void *context, int64_t unit, int64_t next, bool backward)
 {
     vt_gradient_sync *sync = context;
-    vt_engine_advance(sync->engine);
+    if (sync->engine->advance != NULL) sync->engine->advance(sync->engine);
     if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) {
         gather_begin(sync, unit);
         gather_end(sync, unit);

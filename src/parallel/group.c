@@ -84,7 +84,7 @@ static bool begin(vt_group *group, double bytes, vt_request *request)
 
 /* For an engine that only counts: MPI keeps copies of a sum until it has been waited for. Those of reduce-scatters come
  * and go, and may leave a hole in the heap that is too small for the next one: none, or up to the size of the largest.
- * Half of that is counted. */
+ * Half of that is counted. The request's state is how many bytes they are. */
 static void note_copies(vt_group *group, size_t bytes, bool scatters, vt_request *request)
 {
     vt_engine *engine = group->engine;
@@ -92,13 +92,10 @@ static void note_copies(vt_group *group, size_t bytes, bool scatters, vt_request
     if (scatters && bytes / 2 > engine->hole) engine->hole = bytes / 2;
     engine->copies += bytes;
     if (engine->copies > engine->most_copies) engine->most_copies = engine->copies;
-    if (request == NULL) {
+    if (request != NULL)
+        request->state = (void *)(uintptr_t)bytes;
+    else
         engine->copies -= bytes;
-        return;
-    }
-    size_t *under_way = vt_allocate(1, sizeof *under_way, "the dry engine");
-    *under_way = bytes;
-    request->state = under_way;
 }
 
 static double ring_share(const vt_group *group, double bytes)
@@ -257,8 +254,7 @@ void vt_request_wait(vt_request *request)
 {
     if (request->state == NULL) return;
     if (request->group->engine->counts_only) {
-        request->group->engine->copies -= *(size_t *)request->state;
-        free(request->state);
+        request->group->engine->copies -= (uintptr_t)request->state;
         request->state = NULL;
         return;
     }
@@ -268,11 +264,6 @@ void vt_request_wait(vt_request *request)
     if (inner->state != NULL) request->group->engine->wait(inner);
     if (is_staged) unstage(request);
     request->group->volume.seconds += vt_clock_seconds() - start;
-}
-
-void vt_engine_advance(vt_engine *engine)
-{
-    if (engine->advance != NULL) engine->advance(engine);
 }
 
 bool vt_request_chain(vt_request *request, const vt_group *next)

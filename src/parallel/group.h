@@ -91,9 +91,6 @@ void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root);
 bool vt_request_test(vt_request *request);
 void vt_request_wait(vt_request *request);
 
-/* Moves what is under way, between two pieces of computing: MPI's messages move only inside its calls. */
-void vt_engine_advance(vt_engine *engine);
-
 /* Makes the operations that `next` gets from here on run after this one, without anybody waiting; the request is then
  * over for the caller. False: the engine can't do this, nothing was done, and the caller has to wait. */
 bool vt_request_chain(vt_request *request, const vt_group *next);
@@ -135,7 +132,9 @@ struct vt_engine {
     bool (*test)(vt_request *request);
     void (*wait)(vt_request *request);
     bool (*chain)(vt_request *request, const vt_group *next); /* NULL: it can't */
-    void (*advance)(vt_engine *engine);                       /* NULL: what is under way needs no help */
+    /* Moves what is under way, between two pieces of computing: MPI's messages move only inside its calls. NULL: it
+     * needs no help. */
+    void (*advance)(vt_engine *engine);
     /* The back end replays recorded operations: the engine is to watch that they end. NULL: it need not. */
     void (*replayed)(vt_engine *engine, const vt_backend *backend);
     /* Ends every rank of the job at once, with a non-zero exit status; does not return. */
