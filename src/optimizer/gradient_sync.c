@@ -30,11 +30,11 @@ typedef struct {
 } unit_room;
 
 struct vt_gradient_sync {
+    const vt_config *config;
     vt_backend *backend;
     vt_parameters *parameters;
     vt_engine *engine; /* over all ranks */
     vt_group *shards;
-    bool off; /* noddp: the data axis is left out */
     bool last;
     bucket_state *buckets;
     vt_request *gathers;    /* [bucket] */
@@ -304,18 +304,18 @@ void vt_gradient_sync_values_updated(vt_gradient_sync *sync)
 
 /* Which groups of ranks sum a bucket's gradients, one after another. sum: the axes along which they must be summed,
  * besides data. */
-static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, unsigned sum, bucket_state *state)
+static vt_status choose_phases(vt_gradient_sync *sync, unsigned sum, bucket_state *state)
 {
     vt_status status = VT_OK;
     vt_world *world = sync->parameters->parallel->world;
     const unsigned data = VT_AXES(VT_AXIS_DATA);
     vt_group *groups[MOST_PHASES] = {NULL};
     if (sync->shards->size == 1) {
-        VT_TRY(
-            vt_world_group(world, sync->off ? sum : sum | data, VT_SCOPE_ALL, "gradients", sync->backend, &groups[0]));
+        VT_TRY(vt_world_group(world, sync->config->noddp ? sum : sum | data, VT_SCOPE_ALL, "gradients", sync->backend,
+                              &groups[0]));
     } else {
         groups[0] = sync->shards;
-        if (shard_scope(config) == VT_SCOPE_WITHIN_NODE)
+        if (shard_scope(sync->config) == VT_SCOPE_WITHIN_NODE)
             VT_TRY(vt_world_group(world, data, VT_SCOPE_ACROSS_NODES, "gradients", sync->backend, &groups[1]));
         if (sum != 0) VT_TRY(vt_world_group(world, sum, VT_SCOPE_ALL, "gradients", sync->backend, &groups[2]));
     }
@@ -364,10 +364,10 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     vt_status status = VT_OK;
     vt_gradient_sync *sync = vt_allocate(1, sizeof *sync, "the gradients' buckets");
     vt_world *world = parameters->parallel->world;
+    sync->config = config;
     sync->backend = backend;
     sync->parameters = parameters;
     sync->engine = world->device_engine;
-    sync->off = config->noddp;
     sync->count = parameters->bucket_count;
     sync->trained = parameters->trained_buckets;
     sync->buckets = vt_allocate((size_t)sync->count + 1, sizeof *sync->buckets, "the gradients' buckets");
@@ -381,14 +381,14 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     /* all ranks make all groups, those for the parameters of other stages, too */
     for (int64_t i = 0; i < parameters->count; i++) {
         bucket_state other = {0};
-        VT_TRY(choose_phases(sync, config, parameters->list[i]->sum_axes, &other));
+        VT_TRY(choose_phases(sync, parameters->list[i]->sum_axes, &other));
     }
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = &parameters->buckets[i];
         if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS) && i < sync->trained)
             state->gradients = parameters->gradients + state->bucket->first;
-        VT_TRY(choose_phases(sync, config, state->bucket->sum_axes, state));
+        VT_TRY(choose_phases(sync, state->bucket->sum_axes, state));
     }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) VT_TRY(take_rooms(sync));
     parameters->hooks = (vt_parameters_hooks){sync, needed, gradients_ready};

@@ -70,7 +70,7 @@ bool vt_optimizers_keep_the_same(const vt_config *a, const vt_config *b, const v
 /* ---- updates of whole tensors, of which a rank may have parts only: for kinds whose step of an element depends on
  * others of its tensor ---- */
 
-typedef struct vt_kept vt_kept; /* optimizer.h */
+typedef struct vt_optimizer vt_optimizer; /* optimizer.h */
 
 /* What this rank updates of a tensor. */
 typedef struct {
@@ -82,29 +82,24 @@ typedef struct {
 } vt_whole_part;
 
 typedef struct {
-    const vt_config *config;
-    vt_backend *backend;
-    const vt_update *rule;
-    const vt_step_state *state; /* back end's memory */
-    const vt_parameters *parameters;
-    const vt_kept *kept;
     vt_group *group; /* all ranks that share these tensors: along the kind's axes, and the shards of ZeRO */
     int64_t count;
-    const vt_whole_part *parts; /* [count], of the tensors that the kind takes; those of this rank's stage */
+    vt_whole_part *parts; /* [count], of the tensors that the kind takes; those of this rank's stage */
+    void *memory;         /* the kind's own */
 } vt_whole;
 
 struct vt_whole_update {
     bool (*takes)(const vt_parameter *parameter); /* NULL: all */
     unsigned axes;                                /* over which tensors that the kind takes may be split */
-    /* Takes the memory it needs. *own: its own, for the other two. */
-    vt_status (*open)(const vt_whole *whole, void **own);
+    /* Takes the memory it needs, into `whole.memory`. */
+    vt_status (*open)(vt_optimizer *optimizer);
     /* *result += this rank's share of the squares of all gradients, which begins a step; NULL: the kind's first pass
      * over the gradients has no use for their squares, or the kind doesn't take all tensors. */
-    void (*squares)(const vt_whole *whole, void *own, double *result);
+    void (*squares)(const vt_optimizer *optimizer, double *result);
     /* Collective over the group: one update, none if the state's factor is NaN. It rounds the values, too, where
      * vt_parameters_rounded says so. */
-    void (*step)(const vt_whole *whole, void *own);
-    void (*close)(const vt_whole *whole, void *own);
+    void (*step)(const vt_optimizer *optimizer);
+    void (*close)(const vt_optimizer *optimizer);
 };
 
 #endif

@@ -153,24 +153,17 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
 }
 
 /* Collective. */
-static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optimizer)
+static vt_status open_whole_tensors(vt_optimizer *optimizer)
 {
     vt_status status = VT_OK;
     const vt_parameters *parameters = optimizer->parameters;
     vt_world *world = parameters->parallel->world;
     if (optimizer->kind->whole == NULL) return VT_OK;
     const bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
-    const bool within = sliced && config->zero_group == VT_ZERO_NODE;
+    const bool within = sliced && optimizer->config->zero_group == VT_ZERO_NODE;
     const int shards = sliced ? parameters->storage.shards : 1;
-    vt_whole_part *parts = vt_allocate((size_t)parameters->count + 1, sizeof *parts, "the optimizer");
-    vt_whole *whole = &optimizer->whole_tensors;
-    *whole = (vt_whole){.config = config,
-                        .backend = optimizer->backend,
-                        .rule = &optimizer->rule,
-                        .state = optimizer->state,
-                        .parameters = parameters,
-                        .kept = optimizer->kept,
-                        .parts = parts};
+    vt_whole *whole = &optimizer->whole;
+    whole->parts = vt_allocate((size_t)parameters->count + 1, sizeof *whole->parts, "the optimizer");
     const unsigned axes = optimizer->kind->whole->axes;
     int64_t ranks = shards;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
@@ -185,9 +178,9 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
     for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = parameters->list[i];
         if (parameter->count > 0 && !parameter->frozen && is_whole(optimizer, parameter))
-            parts[whole->count++] = whole_part_of(optimizer, parameter);
+            whole->parts[whole->count++] = whole_part_of(optimizer, parameter);
     }
-    VT_TRY(optimizer->kind->whole->open(whole, &optimizer->whole_memory));
+    VT_TRY(optimizer->kind->whole->open(optimizer));
 done:
     return status;
 }
@@ -197,12 +190,10 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
+    optimizer->config = config;
     optimizer->kind = vt_optimizer_kinds[config->optimizer];
     optimizer->rule = rule_of(config, optimizer->kind);
     optimizer->rule.rounded = parameters->type;
-    optimizer->first_scale = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
-    optimizer->average_decay = config->ema_decay;
-    optimizer->average_warms_up = vt_config_members(config) > 1;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
     void *memory = NULL;
@@ -214,7 +205,7 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     optimizer->begun = memory;
     VT_TRY(upload_ranges(optimizer));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
-    VT_TRY(open_whole_tensors(config, optimizer));
+    VT_TRY(open_whole_tensors(optimizer));
 done:
     if (status != VT_OK) vt_optimizer_close(&optimizer);
     *result = optimizer;
@@ -225,8 +216,8 @@ void vt_optimizer_close(vt_optimizer **optimizer)
 {
     vt_optimizer *o = *optimizer;
     if (o == NULL) return;
-    if (o->whole_memory != NULL) o->kind->whole->close(&o->whole_tensors, o->whole_memory);
-    free((vt_whole_part *)(uintptr_t)o->whole_tensors.parts);
+    if (o->whole.memory != NULL) o->kind->whole->close(o);
+    free(o->whole.parts);
     vt_kept_close(&o->kept);
     o->backend->release(o->backend, o->ranges);
     free(o->spans);
@@ -244,7 +235,7 @@ static void sum_squares(vt_optimizer *optimizer)
     const float *gradients = parameters->gradients;
     const vt_whole_update *whole = optimizer->kind->whole;
     if (whole != NULL && whole->squares != NULL) {
-        whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
+        whole->squares(optimizer, &optimizer->state->squares);
         return;
     }
     for (int64_t i = 0; i < parameters->trained_buckets; i++) {
@@ -276,6 +267,7 @@ static void update_spans(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
     const float *gradients = optimizer->parameters->gradients;
+    const bool warms_up = vt_config_members(optimizer->config) > 1; /* as in a run with loss crps */
     for (int64_t i = 0; i < optimizer->span_count; i++) {
         const vt_optimizer_span *own = &optimizer->spans[i];
         uint16_t *rounded = vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]);
@@ -283,12 +275,11 @@ static void update_spans(vt_optimizer *optimizer)
                                 gradients + own->offset[VT_BLOCK_GRADIENTS], values_of(optimizer, own), rounded,
                                 own->states, own->count);
     }
-    if (optimizer->kind->whole != NULL)
-        optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
+    if (optimizer->kind->whole != NULL) optimizer->kind->whole->step(optimizer);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
         const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
-        backend->average(backend, optimizer->average_decay, optimizer->average_warms_up, optimizer->state,
-                         values_of(optimizer, &own), average_of(optimizer, &own), own.count);
+        backend->average(backend, optimizer->config->ema_decay, warms_up, optimizer->state, values_of(optimizer, &own),
+                         average_of(optimizer, &own), own.count);
     }
 }
 
@@ -356,7 +347,9 @@ void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progr
 {
     const vt_update *rule = &optimizer->rule;
     const bool goes_on = progress->loss_scale > 0 && !rule->fixed_scale;
-    const double scale = goes_on ? progress->loss_scale : optimizer->first_scale;
+    const vt_config *config = optimizer->config;
+    const double first = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
+    const double scale = goes_on ? progress->loss_scale : first;
     const int64_t tolerated =
         progress->tolerated > 0 && progress->tolerated < rule->hysteresis ? progress->tolerated : rule->hysteresis;
     const vt_step_state state = {.updates = progress->updates,

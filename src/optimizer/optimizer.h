@@ -26,14 +26,14 @@ typedef struct {
 
 /* The places are the states of the optimizer's kind, and the average of the values. Only kept.c changes it. */
 enum { VT_KEPT_AVERAGE = VT_OPTIMIZER_STATES, VT_KEPT_PLACES };
-struct vt_kept {
+typedef struct {
     vt_backend *backend;
     const vt_parameters *parameters;
     int64_t code_block;
     vt_kept_place places[VT_KEPT_PLACES];
     int64_t *ranges; /* [parameter, 2] in the back end's memory, for vt_kept_first_nonfinite, as */
     int32_t *found;
-};
+} vt_kept;
 
 /* Takes the memory, zeroed, for the optimizer that the configuration chooses. */
 vt_status vt_kept_open(const vt_config *config, vt_backend *backend, const vt_parameters *parameters, vt_kept **kept);
@@ -71,7 +71,8 @@ typedef struct {
 } vt_optimizer_span;
 
 /* Only optimizer.c changes it. */
-typedef struct {
+struct vt_optimizer {
+    const vt_config *config;
     const vt_optimizer_kind *kind;
     vt_update rule;
     vt_backend *backend;
@@ -79,18 +80,14 @@ typedef struct {
     vt_kept *kept;            /* beside the values */
     vt_optimizer_span *spans; /* [span_count]: what this rank updates, without tensors that are updated as wholes: */
     int64_t span_count;
-    vt_whole whole_tensors;
-    void *whole_memory;    /* their kind's */
-    double first_scale;    /* of the loss, if it is scaled */
-    double average_decay;  /* NAN: there is no average */
-    bool average_warms_up; /* as in a run with loss crps */
-    vt_group *world;       /* all ranks, over the back end's memory */
+    vt_whole whole;
+    vt_group *world; /* all ranks, over the back end's memory */
     /* What a step changes, in the back end's memory, as the rest is: the loss is added to its `losses`, dropout reads
      * its `step`. */
     vt_step_state *state;
     vt_step_state *begun; /* what begins a step, of some; host memory that the device reaches by itself */
     int64_t *ranges;      /* offset and length of each parameter among the gradients */
-} vt_optimizer;
+};
 
 /* The optimizer that the configuration chooses. Takes the memory of its states, zeroed: of the elements that this rank
  * updates. */
