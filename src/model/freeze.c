@@ -52,7 +52,7 @@ static vt_status check(vt_parameters *parameters, const char *patterns)
             !own->joined || own->frozen == before->frozen,
             "freeze %.200s: %s is %s, but %s is not; they are computed as one, so freeze q, k and v together, or none",
             patterns, own->name, own->frozen ? "frozen" : "trained", before->name);
-        trained += !own->frozen;
+        if (!own->frozen && trained++ == 0) parameters->first_trained = own->unit;
         if (own->frozen) parameters->frozen_count += own->whole_count;
     }
     VT_CHECK(trained > 0, "freeze %.200s: all %lld parameters of the model are frozen, so nothing would be trained",
@@ -80,11 +80,4 @@ vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns)
     VT_TRY(check(parameters, patterns));
 done:
     return status;
-}
-
-int64_t vt_parameters_first_trained(const vt_parameters *parameters)
-{
-    int64_t i = 0;
-    while (parameters->list[i]->frozen) i++;
-    return parameters->list[i]->unit;
 }

@@ -74,7 +74,7 @@ vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_m
     (*model)->parameters = parameters;
     (*model)->parallel = parameters->parallel;
     VT_TRY(vt_parameters_freeze(parameters, config->freeze));
-    if (!through) (*model)->first_trained = vt_parameters_first_trained(parameters);
+    if (!through) (*model)->first_trained = parameters->first_trained;
 done:
     return status;
 }

@@ -89,6 +89,7 @@ typedef struct {
     vt_parameter **stored; /* in the order of the blocks: those of which this rank has a part */
     int64_t count, stored_count;
     int64_t unit_count;                /* begun so far */
+    int64_t first_trained;             /* the first of them, of all ranks, with a parameter that is not frozen */
     int64_t whole_count, frozen_count; /* elements of all whole tensors, and of those that are frozen */
     vt_span units;                     /* that this rank has: all, unless fewer are kept */
     vt_bucket *buckets;
@@ -130,9 +131,6 @@ vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns);
 
 /* Do the patterns match this name? */
 bool vt_parameters_freezes(const char *patterns, const char *name);
-
-/* The first unit, of all ranks, with a parameter that is trained: below it no gradient is needed. */
-int64_t vt_parameters_first_trained(const vt_parameters *parameters);
 
 /* Allocates the blocks (values, gradients and, for a type of 16 bits, rounded values), zeroed. After this no
  * parameter can be added. */
