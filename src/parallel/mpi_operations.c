@@ -27,7 +27,6 @@ static void operation_close(vt_mpi_operation *work)
 {
     free(work->requests);
     free(work->counts);
-    free(work->offsets);
     free(work);
 }
 
@@ -129,14 +128,14 @@ static void mpi_all_gather(vt_group *group, void *data, const size_t *bytes, vt_
             transfer_parts(group, work, BROADCAST, place, bytes[root], root);
         return;
     }
-    work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
-    work->offsets = vt_allocate((size_t)group->size, sizeof *work->offsets, "communication over MPI");
+    work->counts = vt_allocate(2 * (size_t)group->size, sizeof *work->counts, "communication over MPI");
+    int *offsets = work->counts + group->size;
     for (int i = 0, offset = 0; i < group->size; offset += work->counts[i++]) {
         work->counts[i] = (int)bytes[i];
-        work->offsets[i] = offset;
+        offsets[i] = offset;
     }
-    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, data, work->counts, work->offsets, MPI_BYTE,
-                               communicator(group), next(work));
+    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, data, work->counts, offsets, MPI_BYTE, communicator(group),
+                               next(work));
     vt_mpi_check(group->engine, code, work->name, group->name);
 }
 

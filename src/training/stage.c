@@ -102,7 +102,7 @@ void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, const vt_step_counts
 
 void vt_stage_finish(vt_pipeline_stage *stage)
 {
-    for (int i = 0; i < VT_SENT_COUNT; i++) vt_link_finish(&stage->out[i]);
+    for (int i = 0; i < VT_SENT_COUNT; i++) vt_request_wait(&stage->out[i].request); /* all has been sent */
 }
 
 void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch)
