@@ -147,7 +147,7 @@ static void close_comparison(bench *b)
     for (int64_t i = 0; b->plans != NULL && i < b->batches; i++) {
         const vt_reading *reading = vt_source_reading(b->source);
         if (b->plans[i] == NULL) continue;
-        reading->release(b->plans[i]);
+        if (reading->release != NULL) reading->release(b->plans[i]);
         reading->close(b->plans[i]);
     }
     for (int64_t i = 0; b->stored != NULL && b->stored[i] != NULL; i++) free(b->stored[i]);

@@ -93,11 +93,6 @@ vt_status vt_plain_plan_make(vt_read_plan *plan, const int64_t *samples, int64_t
     return VT_OK;
 }
 
-void vt_plain_plan_release(vt_read_plan *plan)
-{
-    (void)plan;
-}
-
 static vt_status read_sample(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
 {
     vt_source *source = plan->source;
@@ -125,7 +120,6 @@ const vt_reading *vt_source_reading(const vt_source *source)
     static const vt_reading by_sample = {.open = vt_plain_plan_open,
                                          .close = vt_plain_plan_close,
                                          .make = vt_plain_plan_make,
-                                         .release = vt_plain_plan_release,
                                          .run = read_sample,
                                          .retry = mark_sample};
     return source->kind->reading != NULL ? source->kind->reading : &by_sample;

@@ -332,7 +332,6 @@ static void blank(const vt_source *source, void *const *tensors)
 static const vt_reading reading = {.open = vt_plain_plan_open,
                                    .close = vt_plain_plan_close,
                                    .make = make_plan,
-                                   .release = vt_plain_plan_release,
                                    .run = run_item,
                                    .retry = retry_item,
                                    .extent = extent_of};

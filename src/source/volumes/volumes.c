@@ -354,7 +354,6 @@ static vt_file_extent extent_of_item(const vt_read_plan *plan, int64_t item, int
 static const vt_reading reading = {.open = open_plan,
                                    .close = close_plan,
                                    .make = make_plan,
-                                   .release = vt_plain_plan_release,
                                    .run = run_item,
                                    .retry = retry_item,
                                    .extent = extent_of_item};
