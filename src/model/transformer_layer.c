@@ -80,10 +80,8 @@ static void add_and_norm(const vt_transformer_layer *layer, const vt_pass *pass,
 void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass *pass, bool keeps,
                                 vt_transformer_layer_saved *saved)
 {
-    saved->attention = saved->cross = (vt_attention_saved){0};
-    if (!keeps || !pass->has_backward) return;
-    vt_attention_keep(&layer->attention, pass, &saved->attention);
-    if (layer->is_decoder) vt_attention_keep(&layer->cross, pass, &saved->cross);
+    vt_attention_begin(&layer->attention, pass, keeps, &saved->attention);
+    if (layer->is_decoder) vt_attention_begin(&layer->cross, pass, keeps, &saved->cross);
 }
 
 void vt_transformer_layer_reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,

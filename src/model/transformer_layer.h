@@ -30,7 +30,7 @@ typedef struct {
 void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *parameters, const char *prefix,
                                 const vt_config *config, int64_t number);
 
-/* Called once before forward. keeps: what attention makes outlives the rest (vt_attention_keep). */
+/* Called once before forward. keeps: what attention makes outlives the rest (vt_attention_begin). */
 void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass *pass, bool keeps,
                                 vt_transformer_layer_saved *saved);
 

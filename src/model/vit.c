@@ -288,9 +288,8 @@ static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_
     vt_block_saved *kept = &saved->blocks[i];
     vt_matrix output = vt_pass_push_stream(pass, i + 1, vt_pass_rows(pass), model->model.config->embed_dim);
     const vt_pass keeping = vt_pass_keeping(pass, i + 1);
-    kept->attention = (vt_attention_saved){0};
-    if (runs_back && model->model.config->recompute == VT_RECOMPUTE_LINEAR)
-        vt_attention_keep(&model->blocks[i].attention, &keeping, &kept->attention);
+    vt_attention_begin(&model->blocks[i].attention, &keeping,
+                       runs_back && model->model.config->recompute == VT_RECOMPUTE_LINEAR, &kept->attention);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
     vt_block_reserve(&model->blocks[i], vt_model_recomputes(model->model.config) ? pass : &keeping, output, keep, kept);
