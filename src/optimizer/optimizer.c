@@ -374,11 +374,6 @@ const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t f
     return name;
 }
 
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place)
-{
-    return vt_optimizer_nonfinite_name(optimizer, vt_kept_first_nonfinite(optimizer->kept, place));
-}
-
 void vt_optimizer_restart(vt_optimizer *optimizer)
 {
     vt_optimizer_progress progress = vt_optimizer_progress_of(optimizer);

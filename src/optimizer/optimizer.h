@@ -129,11 +129,8 @@ typedef struct {
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer);
 void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress);
 
-/* Collective. The name of the first parameter that holds a NaN or Inf in what is kept at this place (-1: in its
- * values), or NULL. */
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place);
-
-/* Collective. The same of a step's gradients, from what the ranks found in them (vt_step_state's first_nonfinite). */
+/* Collective. The name of the first parameter that holds a NaN or Inf, or NULL. first: what this rank has found, in
+ * what is kept (vt_kept_first_nonfinite) or in a step's gradients (vt_step_state). */
 const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first);
 
 /* ---- the learning rate of each optimizer step (learning_rate.c) ---- */

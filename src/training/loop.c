@@ -200,7 +200,7 @@ static vt_status check_finite(vt_loop *loop)
     const vt_kept *kept = optimizer->kept;
     for (int i = -1; i < VT_KEPT_PLACES; i++) {
         if (i >= 0 && kept->places[i].state == NULL) continue;
-        const char *name = vt_optimizer_first_nonfinite(optimizer, i);
+        const char *name = vt_optimizer_nonfinite_name(optimizer, vt_kept_first_nonfinite(kept, i));
         loop->diverged = name != NULL;
         VT_CHECK(name == NULL,
                  "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
