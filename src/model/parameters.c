@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/whole.h"
 
 /* Parameters and buckets begin at multiples of this many elements: 64 bytes, as vector loads like it. */
 enum { ALIGNMENT = 16 };
@@ -93,11 +94,6 @@ void vt_parameters_keep_units(vt_parameters *parameters, vt_span units)
 
 /* ---- laying out ---- */
 
-static int64_t round_up(int64_t value, int64_t multiple)
-{
-    return (value + multiple - 1) / multiple * multiple;
-}
-
 static bool same_class(const vt_parameter *a, const vt_parameter *b)
 {
     return a->frozen == b->frozen && a->split_axes == b->split_axes && a->sum_axes == b->sum_axes;
@@ -142,7 +138,8 @@ static void cut_buckets(vt_parameters *parameters)
     parameters->buckets =
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->buckets, "the list of parameters");
     const int64_t grain = parameters->storage.grain, multiple = grain > ALIGNMENT ? grain : ALIGNMENT;
-    double bytes = 0, elements = 0; /* of the bucket so far */
+    const int64_t whole = multiple * parameters->storage.shards; /* what buckets are multiples of */
+    double bytes = 0, elements = 0;                              /* of the bucket so far */
     for (int64_t i = parameters->stored_count - 1; i >= 0; i--) {
         bytes += (double)parameters->stored[i]->count * sizeof(float);
         begins[i] = begins_bucket(parameters, i, bytes);
@@ -160,7 +157,7 @@ static void cut_buckets(vt_parameters *parameters)
                                   .split_axes = parameter->split_axes,
                                   .sum_axes = parameter->sum_axes};
         }
-        if (!parameter->joined) offset = round_up(offset, multiple);
+        if (!parameter->joined) offset = vt_quotient_up(offset, multiple) * multiple;
         parameter->offset = offset;
         parameter->bucket = parameters->bucket_count - 1;
         offset += parameter->count;
@@ -168,7 +165,7 @@ static void cut_buckets(vt_parameters *parameters)
         bucket->parameter_count++;
         bucket->last_unit = parameter->unit;
         if (i + 1 == parameters->stored_count || begins[i + 1]) {
-            bucket->count = round_up(offset - bucket->first, multiple * parameters->storage.shards);
+            bucket->count = vt_quotient_up(offset - bucket->first, whole) * whole;
             offset = bucket->first + bucket->count;
             bucket->padding = 1 - elements / (double)bucket->count;
             elements = 0;

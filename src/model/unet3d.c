@@ -322,7 +322,6 @@ static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_mod
 {
     const unet *model = (const unet *)base;
     vt_matrix volume = volume_of(pass, tensor);
-    volume.stride = volume.stride > volume.columns ? volume.stride : volume.columns;
     volume.columns = model->out_channels;
     return volume;
 }

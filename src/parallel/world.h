@@ -140,7 +140,7 @@ typedef enum {
     VT_TRAFFIC_COUNT
 } vt_traffic;
 
-const char *vt_traffic_name(vt_traffic traffic);
+extern const char *const vt_traffic_names[];
 
 /* What a group of a world is for, by its name. */
 vt_traffic vt_traffic_of(const char *group);

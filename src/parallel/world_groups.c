@@ -139,8 +139,4 @@ vt_traffic vt_traffic_of(const char *group)
     return strstr(group, " of gradients") != NULL ? VT_TRAFFIC_GRADIENTS : VT_TRAFFIC_FIGURES;
 }
 
-const char *vt_traffic_name(vt_traffic traffic)
-{
-    static const char *const names[VT_TRAFFIC_COUNT] = {"tp", "cp", "pp", "gradients", "figures"};
-    return names[traffic];
-}
+const char *const vt_traffic_names[] = {"tp", "cp", "pp", "gradients", "figures"};
