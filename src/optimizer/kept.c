@@ -77,18 +77,15 @@ static void look_at_place(vt_kept *kept, const vt_config *config, int index)
 {
     const vt_parameters *parameters = kept->parameters;
     vt_kept_place *place = &kept->places[index];
-    const bool is_average = index == VT_KEPT_AVERAGE;
-    if (is_average && isnan(config->ema_decay)) return;
     place->parts = vt_allocate((size_t)parameters->count + 1, sizeof *place->parts, "the optimizer");
     place->is_block = true;
     for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = parameters->list[i];
-        vt_kept_form form = is_average && !parameter->frozen ? VT_KEPT_NUMBERS : VT_KEPT_NOTHING;
-        if (!is_average) form = vt_optimizer_form(config, index, parameter);
+        const vt_kept_form form = vt_optimizer_form(config, index, parameter);
         place->parts[i] = (vt_kept_part){.form = form, .piece = piece_of(kept, form, parameter)};
         place->is_block = place->is_block && (parameter->frozen || form == VT_KEPT_NUMBERS);
         if (form != VT_KEPT_NOTHING)
-            place->state = is_average ? &average : &vt_optimizer_kinds[config->optimizer]->states[index];
+            place->state = index == VT_KEPT_AVERAGE ? &average : &vt_optimizer_kinds[config->optimizer]->states[index];
     }
 }
 

@@ -8,7 +8,9 @@ const vt_optimizer_kind *const vt_optimizer_kinds[] = {VT_OPTIMIZERS(ROW)};
 vt_kept_form vt_optimizer_form(const vt_config *config, int state, const vt_parameter *parameter)
 {
     const vt_optimizer_kind *kind = vt_optimizer_kinds[config->optimizer];
-    if (kind->states[state].name == NULL || parameter->frozen) return VT_KEPT_NOTHING;
+    const bool keeps = state == VT_KEPT_AVERAGE ? !isnan(config->ema_decay) : kind->states[state].name != NULL;
+    if (!keeps || parameter->frozen) return VT_KEPT_NOTHING;
+    if (state == VT_KEPT_AVERAGE) return VT_KEPT_NUMBERS;
     return kind->form != NULL ? kind->form(config, state, parameter) : VT_KEPT_NUMBERS;
 }
 

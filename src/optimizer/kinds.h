@@ -5,7 +5,8 @@
 
 #include "model/parameters.h"
 
-enum { VT_OPTIMIZER_STATES = 4 };
+/* Beside its states an optimizer may keep the average of the values, as if it were one more. */
+enum { VT_OPTIMIZER_STATES = 4, VT_KEPT_AVERAGE = VT_OPTIMIZER_STATES, VT_KEPT_PLACES };
 
 /* How what is kept lies in memory, of the elements that a rank updates. */
 typedef enum {

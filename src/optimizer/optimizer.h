@@ -25,7 +25,6 @@ typedef struct {
 } vt_kept_place;
 
 /* The places are the states of the optimizer's kind, and the average of the values. Only kept.c changes it. */
-enum { VT_KEPT_AVERAGE = VT_OPTIMIZER_STATES, VT_KEPT_PLACES };
 typedef struct {
     vt_backend *backend;
     const vt_parameters *parameters;
