@@ -166,6 +166,7 @@ static void cut_buckets(vt_parameters *parameters)
         bucket->last_unit = parameter->unit;
         if (i + 1 == parameters->stored_count || begins[i + 1]) {
             bucket->count = vt_quotient_up(offset - bucket->first, whole) * whole;
+            bucket->slice = bucket->count / parameters->storage.shards;
             offset = bucket->first + bucket->count;
             bucket->padding = 1 - elements / (double)bucket->count;
             elements = 0;
@@ -280,7 +281,7 @@ int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_buc
 {
     const vt_parameters_storage *storage = &parameters->storage;
     if (vt_parameters_is_sliced(parameters, block)) return bucket->first / storage->shards;
-    return bucket->first + storage->shard * (bucket->count / storage->shards);
+    return bucket->first + storage->shard * bucket->slice;
 }
 
 vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block)
@@ -288,8 +289,7 @@ vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter
     if (parameter->frozen && block != VT_BLOCK_VALUES) return (vt_piece){0};
     if (!vt_parameters_is_sliced(parameters, block)) return (vt_piece){0, parameter->count, parameter->offset};
     const vt_bucket *bucket = &parameters->buckets[parameter->bucket];
-    const int64_t length = bucket->count / parameters->storage.shards;
-    const int64_t slice = bucket->first + parameters->storage.shard * length, slice_end = slice + length;
+    const int64_t slice = bucket->first + parameters->storage.shard * bucket->slice, slice_end = slice + bucket->slice;
     const int64_t own_end = parameter->offset + parameter->count;
     const int64_t begin = slice > parameter->offset ? slice : parameter->offset;
     const int64_t end = slice_end < own_end ? slice_end : own_end;

@@ -55,6 +55,7 @@ typedef struct {
 
 typedef struct {
     int64_t first, count;                     /* elements of a whole block */
+    int64_t slice;                            /* of these a shard's: all, where nothing is sliced */
     int64_t first_parameter, parameter_count; /* in the order of storage */
     int64_t first_unit, last_unit;
     unsigned split_axes, sum_axes;

@@ -82,17 +82,15 @@ done:
 
 static void start_phase(vt_gradient_sync *sync, bucket_state *state)
 {
-    int64_t length = state->bucket->count / sync->shards->size;
-    float *slice = state->gradients + sync->shards->rank * length;
+    const int64_t slice = state->bucket->slice;
     vt_group *group = state->phases[state->phase];
     const double before = group->volume.bytes;
-    if (group != sync->shards || sync->shards->size == 1) {
-        bool sliced = sync->shards->size > 1;
-        vt_group_all_reduce(group, VT_SUM_FLOAT32, sliced ? slice : state->gradients,
-                            sliced ? length : state->bucket->count, &state->request);
+    if (group != sync->shards) {
+        vt_group_all_reduce(group, VT_SUM_FLOAT32, state->gradients + sync->shards->rank * slice, slice,
+                            &state->request);
     } else {
         int64_t lengths[group->size];
-        for (int i = 0; i < group->size; i++) lengths[i] = length;
+        for (int i = 0; i < group->size; i++) lengths[i] = slice;
         vt_group_reduce_scatter(group, state->gradients, lengths, &state->request);
     }
     vt_group_note_padding(group, before, state->bucket->padding);
@@ -105,11 +103,10 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
     const double before = sync->shards->volume.bytes;
     const float *slice =
         sync->parameters->values + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES);
-    const int64_t length = bucket->count / sync->shards->size;
-    float *place = whole + sync->shards->rank * length;
+    float *place = whole + sync->shards->rank * bucket->slice;
     size_t bytes[sync->shards->size];
-    for (int i = 0; i < sync->shards->size; i++) bytes[i] = (size_t)length * sizeof(float);
-    if (place != slice) sync->backend->copy(sync->backend, place, slice, (size_t)length * sizeof(float));
+    for (int i = 0; i < sync->shards->size; i++) bytes[i] = (size_t)bucket->slice * sizeof(float);
+    if (place != slice) sync->backend->copy(sync->backend, place, slice, bytes[0]);
     vt_group_all_gather(sync->shards, whole, bytes, &sync->gathers[index]);
     vt_group_note_padding(sync->shards, before, bucket->padding);
 }
@@ -117,11 +114,11 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
 /* Adds this rank's slice of a reduced bucket to the gradients of the micro-batches before. */
 static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
 {
-    int64_t length = state->bucket->count / sync->shards->size;
+    const int64_t slice = state->bucket->slice;
     float *kept =
         sync->parameters->gradients + vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_GRADIENTS);
-    vt_matrix sum = vt_matrix_make(kept, 1, length);
-    vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
+    vt_matrix sum = vt_matrix_make(kept, 1, slice);
+    vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * slice, 1, slice);
     vt_matrix_add(sync->backend, sum, part, sum);
 }
 

@@ -49,8 +49,7 @@ static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
 static vt_optimizer_span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    int shards = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? parameters->storage.shards : 1;
-    vt_optimizer_span own = {.count = bucket->count / shards};
+    vt_optimizer_span own = {.count = bucket->slice};
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
         own.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
     for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
