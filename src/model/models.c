@@ -181,7 +181,10 @@ vt_matrix vt_model_restore(const vt_model *model, const vt_pass *pass, vt_matrix
     vt_patch_grid grid = model->kind->prediction_grid(model, pass->batch);
     if (parallel->tokens->size > 1) {
         VT_ASSERT(pass->batch == 1);
-        rows = vt_region_gather_sample(parallel, pass->arena, rows);
+        vt_matrix whole = vt_arena_push_matrix(pass->arena, rows.type, parallel->token_count, rows.columns);
+        rows = vt_region_enter(parallel, pass->arena, 1, rows);
+        vt_region_gather(parallel->context, parallel->context_spans, pass->arena, 1, rows, whole);
+        rows = whole;
         grid.tokens = parallel->token_count;
         grid.first_token = 0;
         grid.height = model->kind->part_needed(model->config, (vt_span){0, grid.tokens}).count;

@@ -119,14 +119,6 @@ void vt_region_reduce(vt_group *group, const vt_span *spans, vt_arena *arena, in
     vt_arena_pop(arena, mark);
 }
 
-vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, vt_matrix x)
-{
-    vt_matrix whole = vt_arena_push_matrix(arena, x.type, parallel->token_count, x.columns);
-    vt_matrix inner = vt_region_enter(parallel, arena, 1, x);
-    vt_region_gather(parallel->context, parallel->context_spans, arena, 1, inner, whole);
-    return whole;
-}
-
 /* ---- between enter and leave ---- */
 
 vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
