@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     vt_model model;
-    int64_t side, depth, count, out_channels;
+    int64_t depth, count;
     int64_t channels[MOST_DEPTH + 1]; /* that go down to a level, from 1 on */
     layer layers[MOST_LAYERS];
 } unet;
@@ -92,9 +92,7 @@ static vt_status unet_open(const vt_config *config, vt_parameters *parameters, v
     char name[VT_PARAMETER_NAME];
     const int64_t depth = depth_of(config);
     model->model.saved_bytes = sizeof(unet_saved);
-    model->side = config->data_size;
     model->depth = depth;
-    model->out_channels = config->N_out_channels;
     model->channels[0] = IN_CHANNELS;
     int64_t *channels = model->channels;
     for (int64_t i = 1; i <= depth; i++) {
@@ -113,7 +111,7 @@ static vt_status unet_open(const vt_config *config, vt_parameters *parameters, v
                       .activation = VT_ACTIVATION_RELU});
     }
     build(model, config, parameters, "conv_last",
-          (layer){.up = true, .in = 2 * channels[1], .out = model->out_channels, .activation = VT_ACTIVATION_TANH});
+          (layer){.up = true, .in = 2 * channels[1], .out = config->N_out_channels, .activation = VT_ACTIVATION_TANH});
     *result = &model->model;
     return VT_OK;
 }
@@ -122,7 +120,7 @@ static vt_status unet_open(const vt_config *config, vt_parameters *parameters, v
 
 static int64_t side_of(const unet *model, int64_t level)
 {
-    return model->side >> level;
+    return model->model.config->data_size >> level;
 }
 
 static vt_matrix weight_of(const layer *l)
@@ -180,7 +178,7 @@ static void reserve_gradients(const unet *model, const vt_pass *pass, unet_saved
     const size_t begin = arena->used;
     size_t end = begin;
     if (vt_model_recomputes(model->model.config) && pass->type == VT_FLOAT32) {
-        saved->output = vt_pass_push_float32(pass, vt_pass_rows(pass), model->out_channels);
+        saved->output = vt_pass_push_float32(pass, vt_pass_rows(pass), model->model.config->N_out_channels);
         end = arena->used;
         vt_arena_pop(arena, begin);
     }
@@ -322,14 +320,14 @@ static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_mod
 {
     const unet *model = (const unet *)base;
     vt_matrix volume = volume_of(pass, tensor);
-    volume.columns = model->out_channels;
+    volume.columns = model->model.config->N_out_channels;
     return volume;
 }
 
 static vt_patch_grid prediction_grid(const vt_model *base, int64_t batch)
 {
     const unet *model = (const unet *)base;
-    const int64_t side = model->side, channels = model->out_channels;
+    const int64_t side = model->model.config->data_size, channels = model->model.config->N_out_channels;
     return (vt_patch_grid){.batch = batch,
                            .field_channels = channels,
                            .channels = channels,

@@ -160,11 +160,10 @@ static vt_status open_whole_tensors(vt_optimizer *optimizer)
     if (optimizer->kind->whole == NULL) return VT_OK;
     const bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     const bool within = sliced && optimizer->config->zero_group == VT_ZERO_NODE;
-    const int shards = sliced ? parameters->storage.shards : 1;
     vt_whole *whole = &optimizer->whole;
     whole->parts = vt_allocate((size_t)parameters->count + 1, sizeof *whole->parts, "the optimizer");
     const unsigned axes = optimizer->kind->whole->axes;
-    int64_t ranks = shards;
+    int64_t ranks = parameters->storage.shards;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((axes & VT_AXES(axis)) != 0) ranks *= world->layout.size[axis];
     VT_TRY(vt_world_group(world, axes | (sliced ? VT_AXES(VT_AXIS_DATA) : 0),
