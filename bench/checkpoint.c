@@ -33,7 +33,8 @@ static void open_model(const vt_config *config, vt_backend *backend, vt_parallel
         snprintf(name, sizeof name, "blocks.%d.weight", i);
         (void)vt_parameters_add(*parameters, "", name, 2, shape, VT_START_NORMAL, 0.02);
     }
-    const vt_parameters_storage storage = {25e6, 0, 1, 0, vt_optimizer_grain(config)};
+    const vt_optimizer_kind *kind = vt_optimizer_kinds[config->optimizer];
+    const vt_parameters_storage storage = {25e6, 0, 1, 0, kind->grain != NULL ? kind->grain(config) : 1};
     check(vt_parameters_allocate(*parameters, VT_FLOAT32, &storage));
     vt_parameters_start(*parameters, 1, "");
 }

@@ -296,8 +296,8 @@ int main(int argument_count, char **arguments)
     fflush(stdout);
     VT_TRY(answer(&s));
     printf("{\"parameters\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
-           (long long)vt_parameters_model_elements(vt_trainer_parameters(s.trainer)),
-           (long long)s.trainer->steps_started, (long long)s.trainer->steps_replayed);
+           (long long)vt_trainer_parameters(s.trainer)->whole_count, (long long)s.trainer->steps_started,
+           (long long)s.trainer->steps_replayed);
 done:
     if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
     vt_trainer_close(&s.trainer);

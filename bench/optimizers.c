@@ -61,7 +61,8 @@ static void open_side(side *s, vt_backend *backend, const char *const *words)
         snprintf(name, sizeof name, "blocks.%d.weight", i);
         (void)vt_parameters_add(s->parameters, "", name, 2, shape, VT_START_NORMAL, 0.02);
     }
-    const vt_parameters_storage storage = {25e6, 0, 1, 0, vt_optimizer_grain(s->config)};
+    const vt_optimizer_kind *kind = vt_optimizer_kinds[s->config->optimizer];
+    const vt_parameters_storage storage = {25e6, 0, 1, 0, kind->grain != NULL ? kind->grain(s->config) : 1};
     check(vt_parameters_allocate(s->parameters, VT_FLOAT32, &storage));
     check(vt_optimizer_open(s->config, backend, s->parameters, &s->optimizer));
     vt_parameters_start(s->parameters, 1, "");

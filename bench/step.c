@@ -61,7 +61,7 @@ static bool rival_open(rival *r, const char *python, const vt_config *config)
     if (strcmp(vt_model_kind_of(config)->name, "unet3d") == 0)
         snprintf(model, sizeof model, "--unet %lld --side %lld", (long long)config->unet_width,
                  (long long)config->data_size);
-    else if (vt_model_kind_of(config)->head != NULL)
+    else if (vt_model_kind_of(config)->prediction_grid == NULL) /* it predicts words */
         snprintf(model, sizeof model,
                  "--language %s --words %lld --tokens %lld --embed %lld --depth %lld --heads %lld --hidden %lld "
                  "--dropout %g%s",

@@ -20,7 +20,7 @@ typedef struct {
 static inline vt_parameter *find_parameter(const vt_parameters *parameters, const char *name)
 {
     for (int64_t i = 0; i < parameters->count; i++)
-        if (strcmp(vt_parameters_at(parameters, i)->name, name) == 0) return vt_parameters_at(parameters, i);
+        if (strcmp(parameters->list[i]->name, name) == 0) return parameters->list[i];
     return NULL;
 }
 

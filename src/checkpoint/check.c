@@ -102,7 +102,7 @@ vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory
     VT_CHECK(words.length == 0, "%s", words.characters);
     VT_TRY(vt_tensor_file_get_integer(index, "parameter_count", &stored));
     for (int64_t i = 0; i < count && !subject->forecasts; i++)
-        stored += vt_checkpoint_lacks(index, vt_parameters_at(parameters, i));
+        stored += vt_checkpoint_lacks(index, parameters->list[i]);
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
              (long long)stored, (long long)count);
     for (int64_t i = 0; i < count; i++) {
@@ -189,23 +189,13 @@ done:
 
 /* ---- can a run continue? ---- */
 
-/* Do both keep the same, if in other forms (as Adam, AdamW and Adam8bit do)? */
-static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
-{
-    bool same = vt_optimizer_state_count(a) == vt_optimizer_state_count(b);
-    for (int i = 0; same && i < vt_optimizer_state_count(a); i++)
-        same = strcmp(a->states[i].name, b->states[i].name) == 0;
-    if (!same || (a->rest == NULL && b->rest == NULL)) return same;
-    return same_states(a->rest != NULL ? a->rest : a, b->rest != NULL ? b->rest : b);
-}
-
 /* What is frozen has no moments in a checkpoint, and what is trained needs them. */
 static vt_status check_frozen(const char *directory, const vt_config *stored, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
     const char *freeze = stored->freeze != NULL ? stored->freeze : "None";
     for (int64_t i = 0; i < subject->parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
+        const vt_parameter *parameter = subject->parameters->list[i];
         VT_CHECK(
             parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
             "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "
@@ -223,15 +213,18 @@ static vt_status check_optimizer(vt_tensor_file *file, const char *directory, co
     const vt_config *config = subject->config;
     vt_config *stored = NULL;
     VT_TRY(vt_checkpoint_configuration(file, directory, &stored));
-    const vt_optimizer_kind *then = vt_optimizer_chosen(stored), *now = vt_optimizer_chosen(config);
+    const vt_optimizer_kind *then = vt_optimizer_kinds[stored->optimizer], *now = vt_optimizer_kinds[config->optimizer];
+    bool same = true;
+    for (int64_t i = 0; i < subject->parameters->count; i++)
+        same = same && vt_optimizers_keep_the_same(stored, config, subject->parameters->list[i]);
     const bool of_adafactor = config->optimizer == VT_OPTIMIZER_Adafactor; /* which option decides what is kept */
-    VT_CHECK(stored->optimizer != config->optimizer || same_states(then, now),
+    VT_CHECK(stored->optimizer != config->optimizer || same,
              "%s was made with %s and %s %g, not %g: what it keeps is not what this run needs; --init_from=%s "
              "takes the parameters alone",
              directory, now->name, of_adafactor ? "adafactor_beta1" : "momentum",
              of_adafactor ? stored->adafactor_beta1 : stored->momentum,
              of_adafactor ? config->adafactor_beta1 : config->momentum, directory);
-    VT_CHECK(same_states(then, now),
+    VT_CHECK(same,
              "%s was made with the optimizer %s, whose moments %s cannot use; --init_from=%s takes the parameters "
              "alone",
              directory, then->name, now->name, directory);

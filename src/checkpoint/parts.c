@@ -37,7 +37,7 @@ static vt_tensor_shape whole_shape(const vt_stored_tensor *tensor)
 
 int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 {
-    return (1 + vt_kept_count(vt_optimizer_kept(subject->optimizer))) * subject->parameters->count;
+    return (1 + VT_KEPT_PLACES) * subject->parameters->count;
 }
 
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index)
@@ -45,17 +45,19 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     vt_stored_tensor tensor = {.parameter = NULL};
     char prefix[VT_STORED_NAME - VT_PARAMETER_NAME] = "parameters";
     const vt_parameters *parameters = subject->parameters;
-    const vt_kept *kept = vt_optimizer_kept(subject->optimizer);
+    const vt_kept *kept = subject->optimizer->kept;
     const int64_t count = parameters->count;
     const int place = (int)(index / count) - 1; /* of what is kept; -1: the parameters themselves */
-    const vt_parameter *parameter = vt_parameters_at(parameters, index % count);
+    const vt_parameter *parameter = parameters->list[index % count];
     if (place < 0) {
         tensor.part.piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
-        tensor.part.numbers = parameters->values + tensor.part.piece.offset;
+        tensor.part.memory.numbers = parameters->values + tensor.part.piece.offset;
     } else {
-        if (!vt_kept_part_of(kept, place, parameter, &tensor.part)) return tensor;
-        snprintf(prefix, sizeof prefix, "%s%s", place == vt_kept_average(kept) ? "" : "optimizer/",
-                 vt_kept_state(kept, place)->name);
+        if (kept->places[place].state == NULL) return tensor;
+        tensor.part = kept->places[place].parts[parameter->index];
+        if (tensor.part.form == VT_KEPT_NOTHING) return tensor;
+        snprintf(prefix, sizeof prefix, "%s%s", place == VT_KEPT_AVERAGE ? "" : "optimizer/",
+                 kept->places[place].state->name);
     }
     tensor.parameter = parameter;
     tensor.shape = whole_shape(&tensor);
@@ -173,13 +175,16 @@ void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64
     int64_t *counts = vt_allocate((size_t)world->ranks, sizeof *counts, "a checkpoint's tensors");
     vt_group_all_gather_equal(world->everyone, &own_count, sizeof own_count, counts);
     size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
+    int64_t before = 0;
     *count = 0;
     for (int rank = 0; rank < world->ranks; rank++) {
+        if (rank == world->rank) before = *count;
         bytes[rank] = (size_t)counts[rank] * sizeof *own;
         *count += counts[rank];
     }
     *boxes = vt_allocate((size_t)(*count + 1), sizeof **boxes, "a checkpoint's tensors");
-    vt_group_all_gather(world->everyone, own, bytes, *boxes, NULL);
+    memcpy(*boxes + before, own, bytes[world->rank]);
+    vt_group_all_gather(world->everyone, *boxes, bytes, NULL);
     qsort(*boxes, (size_t)*count, sizeof **boxes, by_tensor);
     free(bytes);
     free(counts);

@@ -114,7 +114,7 @@ vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const
         else
             VT_TRY(vt_tensor_file_read_box(index, name, &boxes[j], next));
     }
-    if (count > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor->part, room);
+    if (count > 0) vt_kept_put(subject->optimizer->kept, &tensor->part, room);
 done:
     return status;
 }
@@ -181,16 +181,15 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
         VT_TRY(vt_tensor_file_get_integer(index, "averaged_steps", &optimizer.averaged));
     *damaged = true;
     const int64_t parameters = subject->parameters->count;
-    const bool begins =
-        vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0 && !vt_checkpoint_has_average(index);
+    const bool begins = vt_kept_averages(subject->optimizer->kept) && !vt_checkpoint_has_average(index);
     VT_TRY(read_tensors(index, subject, vt_stored_count(subject) - (begins ? parameters : 0), NULL));
     *damaged = false;
     VT_TRY(vt_checkpoint_compare_measure(index, directory, subject, progress));
     vt_optimizer_set_progress(subject->optimizer, &optimizer);
     for (int64_t i = 0; i < parameters; i++) {
-        if (!vt_checkpoint_lacks(index, vt_parameters_at(subject->parameters, i))) continue;
+        if (!vt_checkpoint_lacks(index, subject->parameters->list[i])) continue;
         vt_log_info("%s is not in %s, so it begins anew, and so does an average (ema_decay)",
-                    vt_parameters_at(subject->parameters, i)->name, directory);
+                    subject->parameters->list[i]->name, directory);
         vt_optimizer_average_restart(subject->optimizer);
     }
     if (begins) vt_optimizer_average_begin(subject->optimizer);

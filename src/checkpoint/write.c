@@ -32,7 +32,7 @@ enum { COPY_ALIGNMENT = 64 };
 static size_t copied_bytes(const vt_checkpoint_subject *subject, const vt_written_box *box)
 {
     const vt_stored_tensor tensor = vt_stored_at(subject, box->tensor);
-    const size_t bytes = vt_kept_raw_bytes(vt_optimizer_kept(subject->optimizer), &tensor.part);
+    const size_t bytes = vt_kept_raw_bytes(subject->optimizer->kept, &tensor.part);
     return box->number == 0 ? (bytes + COPY_ALIGNMENT - 1) / COPY_ALIGNMENT * COPY_ALIGNMENT : 0;
 }
 
@@ -53,7 +53,7 @@ static void make_copy(const vt_checkpoint_work *work)
     char *next = work->copy;
     for (int64_t i = 0; i < work->own_count; i++) {
         const vt_stored_tensor tensor = vt_stored_at(subject, work->own[i].tensor);
-        if (work->own[i].number == 0) vt_kept_copy_raw(vt_optimizer_kept(subject->optimizer), &tensor.part, next);
+        if (work->own[i].number == 0) vt_kept_copy_raw(subject->optimizer->kept, &tensor.part, next);
         next += copied_bytes(subject, &work->own[i]);
     }
 }
@@ -63,7 +63,7 @@ static vt_status write_shard(const char *path, const vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
     const vt_checkpoint_subject *subject = work->subject;
-    const vt_kept *kept = vt_optimizer_kept(subject->optimizer);
+    const vt_kept *kept = subject->optimizer->kept;
     vt_tensor_file *file = NULL;
     float *room = vt_stored_room(subject);
     const float *numbers = room; /* of the piece: those that are not written yet */
@@ -74,13 +74,10 @@ static vt_status write_shard(const char *path, const vt_checkpoint_work *work)
     for (int64_t i = 0; i < work->own_count; i++) {
         const vt_written_box *box = &work->own[i];
         const vt_stored_tensor tensor = vt_stored_at(subject, box->tensor);
-        if (box->number == 0 && copy != NULL) {
-            numbers = vt_kept_decode(kept, &tensor.part, copy, room);
-            copy += copied_bytes(subject, box);
-        } else if (box->number == 0) {
-            vt_kept_fetch(kept, &tensor.part, room);
-            numbers = room;
-        }
+        if (box->number == 0)
+            numbers =
+                copy != NULL ? vt_kept_decode(kept, &tensor.part, copy, room) : vt_kept_fetch(kept, &tensor.part, room);
+        if (copy != NULL) copy += copied_bytes(subject, box);
         vt_written_name(box, tensor.own, name);
         VT_TRY(vt_tensor_file_write(file, name, &box->box.shape, numbers));
         numbers += vt_tensor_count(&box->box.shape);
@@ -104,7 +101,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
     char *yaml = vt_config_text(config);
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
-    if (vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0) {
+    if (vt_kept_averages(subject->optimizer->kept)) {
         VT_TRY(vt_tensor_file_set_real(file, "ema_decay", config->ema_decay));
         VT_TRY(vt_tensor_file_set_integers(file, "averaged_steps", 1, &work->optimizer.averaged));
     }
@@ -123,7 +120,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
 {
     vt_status status = VT_OK;
     int64_t ranks = subject->world->ranks, begin = 0, end = 0;
-    const bool averages = vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0;
+    const bool averages = vt_kept_averages(subject->optimizer->kept);
     char average[VT_STORED_NAME];
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");

@@ -145,7 +145,7 @@ static void close_comparison(bench *b)
     for (int64_t i = 0; b->plans != NULL && i < b->batches; i++) {
         const vt_reading *reading = vt_source_reading(b->source);
         if (b->plans[i] == NULL) continue;
-        reading->release(b->plans[i]);
+        if (reading->release != NULL) reading->release(b->plans[i]);
         reading->close(b->plans[i]);
     }
     for (int64_t i = 0; i < b->piece_count; i++) free(b->pieces[i].stored);

@@ -178,11 +178,9 @@ static vt_status print_tensors(inspection *i)
     if (!i->brief) vt_print("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
     VT_TRY(vt_checkpoint_configuration(i->index, i->directory, &config));
     VT_TRY(vt_tensor_file_get_integer(i->index, "optimizer_steps", &steps));
-    const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
-    for (int k = 0; k < VT_OPTIMIZER_KEPT; k++) {
-        const vt_optimizer_state_kind *state = vt_optimizer_kept_state(kind, k);
-        if (state == NULL) break;
-        snprintf(group, sizeof group, "optimizer/%s", state->name);
+    const vt_optimizer_kind *kind = vt_optimizer_kinds[config->optimizer];
+    for (int k = 0; k < VT_OPTIMIZER_STATES && kind->states[k].name != NULL; k++) {
+        snprintf(group, sizeof group, "optimizer/%s", kind->states[k].name);
         VT_TRY(look_at_group(i, group, &tensors, &more));
         kept += more;
     }

@@ -157,7 +157,7 @@ static vt_status print_communication(const vt_config *config)
     for (vt_traffic i = 0; i < VT_TRAFFIC_FIGURES; i++) {
         const vt_volume *sent = &plan.communication[i];
         if (sent->bytes == 0) continue;
-        vt_print("          %-10s %s", vt_traffic_name(i), vt_text_bytes(sent->bytes - sent->padding, number));
+        vt_print("          %-10s %s", vt_traffic_names[i], vt_text_bytes(sent->bytes - sent->padding, number));
         if (i != VT_TRAFFIC_GRADIENTS) vt_print(" in %lld operations", (long long)sent->operations);
         vt_print("\n");
     }

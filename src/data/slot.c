@@ -55,7 +55,8 @@ done:
 
 static void release_plan(vt_slot *slot)
 {
-    if (slot->planned) vt_source_reading(slot->options->source)->release(slot->plan);
+    const vt_reading *reading = vt_source_reading(slot->options->source);
+    if (slot->planned && reading->release != NULL) reading->release(slot->plan);
     slot->planned = false;
 }
 
@@ -149,8 +150,8 @@ vt_status vt_slot_read_constant(vt_slot *slot)
     const int64_t count = samples_of(options);
     for (int64_t i = 0; i < count; i++) slot->samples[i] = options->part * count + i;
     VT_TRY(reading->make(slot->plan, slot->samples, count, slot->tensors));
-    for (int64_t i = 0; i < slot->plan->item_count && status == VT_OK; i++) status = reading->run(slot->plan, i, NULL);
-    reading->release(slot->plan);
+    slot->planned = true;
+    for (int64_t i = 0; i < slot->plan->item_count; i++) VT_TRY(reading->run(slot->plan, i, NULL));
 done:
     return status;
 }

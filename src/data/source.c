@@ -100,11 +100,6 @@ static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t c
     return VT_OK;
 }
 
-static void release_plan(vt_read_plan *plan)
-{
-    (void)plan;
-}
-
 static vt_status read_sample(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
 {
     vt_source *source = plan->source;
@@ -140,7 +135,6 @@ const vt_reading *vt_source_reading(const vt_source *source)
     static const vt_reading by_sample = {.open = open_plan,
                                          .close = close_plan,
                                          .make = make_plan,
-                                         .release = release_plan,
                                          .run = read_sample,
                                          .retry = mark_sample,
                                          .extent = extent_of};

@@ -56,8 +56,8 @@ typedef struct {
     vt_read_plan *(*open)(vt_source *source);
     void (*close)(vt_read_plan *plan);
     /* tensors[t] is where tensor t of these samples goes, [count, shape…]; NULL: it is not read. What the items need,
-     * such as open files, is held until `release`. When it fails, nothing is held. `samples` stays as it is until then.
-     * Any thread. */
+     * such as open files, is held until `release` (NULL: nothing has to be). When it fails, nothing is held. `samples`
+     * stays as it is until then. Any thread. */
     vt_status (*make)(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
     void (*release)(vt_read_plan *plan);
     /* Does one item, with a thread's own decoder. Any thread, any order, each item once. */
@@ -150,15 +150,10 @@ static inline double vt_source_frame_bytes(const vt_source *source)
     return (double)source->frame_count * (double)source->frame_bytes;
 }
 
-/* Batches of an epoch of training. */
-static inline int64_t vt_source_batches_of(const vt_source *source, int64_t samples, int64_t batch_size)
+/* Batches of an epoch of training with so many of its samples. */
+static inline int64_t vt_source_batches(const vt_source *source, int64_t samples, int64_t batch_size)
 {
     return (samples + (source->kind->blank != NULL ? batch_size - 1 : 0)) / batch_size;
-}
-
-static inline int64_t vt_source_batches(const vt_source *source, int64_t batch_size)
-{
-    return vt_source_batches_of(source, source->sample_count, batch_size);
 }
 
 /* Fails if all data of a run are missing: the path `option` follows from data_dir, which isn't there. advice: which

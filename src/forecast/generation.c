@@ -19,8 +19,8 @@ typedef struct {
     const vt_generation *how;
     vt_vocabulary *vocabulary;
     vt_continuation *continuation;
-    int32_t *words; /* of the text so far, [count] */
-    int64_t count;
+    int32_t *words;         /* of the text so far, [count] */
+    int64_t count, fed;     /* of which so many have been fed */
     float *scores;          /* [vocab_size] */
     vt_vocabulary *unknown; /* words of the prompt that the model doesn't know */
 } writing;
@@ -73,13 +73,10 @@ int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_
  * each word moves the window, and with it the places of all words. */
 static vt_status score_next(writing *w)
 {
-    int64_t fed = vt_continuation_count(w->continuation), first = 0;
-    if (w->count > w->config->seq_len) {
-        vt_continuation_restart(w->continuation);
-        first = w->count - w->config->seq_len;
-        fed = 0;
-    }
-    return vt_continuation_feed(w->continuation, w->words + first + fed, w->count - first - fed, w->scores);
+    const int64_t beyond = w->count - w->config->seq_len, first = beyond > 0 ? beyond : 0;
+    const int64_t fed = beyond > 0 ? 0 : w->fed;
+    w->fed = w->count;
+    return vt_continuation_feed(w->continuation, fed, w->words + first + fed, w->count - first - fed, w->scores);
 }
 
 /* ---- the prompt ---- */
@@ -156,7 +153,7 @@ static vt_status write_text(writing *w, int64_t text, bool prints)
     vt_status status = VT_OK;
     const int64_t size = w->vocabulary->count;
     const char *const *words = w->vocabulary->words;
-    vt_continuation_restart(w->continuation);
+    w->fed = 0;
     for (int64_t i = 0; i < w->count && prints; i++) vt_print(i == 0 ? "%s" : " %s", words[w->words[i]]);
     for (int64_t i = 0; i < w->how->tokens; i++) {
         VT_TRY(score_next(w));

@@ -56,9 +56,8 @@ static vt_status open_metrics(const vt_record_options *options, vt_rows **metric
     const char *exponential = options->scores->exponential;
     char *names = vt_text_format("step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction%s%s\n",
                                  exponential != NULL ? "," : "", exponential != NULL ? exponential : "");
-    char *path = vt_text_format("%s/metrics.csv", options->run_directory);
-    const vt_status status = vt_rows_open(path, names, VT_ROWS_STEPS, options->steps, metrics);
-    free(path);
+    const vt_status status =
+        vt_rows_open(options->run_directory, "metrics.csv", names, VT_ROWS_STEPS, options->steps, metrics);
     free(names);
     return status;
 }
@@ -81,9 +80,8 @@ static vt_status open_epochs(const vt_record_options *options, vt_rows **epochs)
         free(name);
     }
     vt_text_append(&names, "\n");
-    char *path = vt_text_format("%s/epochs.csv", options->run_directory);
-    const vt_status status = vt_rows_open(path, names.characters, VT_ROWS_EPOCHS, options->epochs_done, epochs);
-    free(path);
+    const vt_status status = vt_rows_open(options->run_directory, "epochs.csv", names.characters, VT_ROWS_EPOCHS,
+                                          options->epochs_done, epochs);
     vt_text_close(&names);
     return status;
 }

@@ -175,11 +175,12 @@ done:
     return status;
 }
 
-vt_status vt_rows_open(const char *path, const char *names, vt_rows_kind kind, int64_t last, vt_rows **result)
+vt_status vt_rows_open(const char *directory, const char *name, const char *names, vt_rows_kind kind, int64_t last,
+                       vt_rows **result)
 {
     vt_status status = VT_OK;
     vt_rows *rows = vt_allocate(1, sizeof *rows, "a file of a run");
-    rows->path = vt_text_copy(path);
+    const char *path = rows->path = vt_text_format("%s/%s", directory, name);
     if (last > 0) VT_TRY(open_earlier(path, names, kind, last, &rows->file));
     if (rows->file == NULL) {
         rows->file = fopen(path, "w");

@@ -13,12 +13,11 @@ vt_status vt_sample_trace_open(const vt_world *world, const char *run_directory,
     if (world->coordinate[VT_AXIS_PIPELINE] != 0 || world->coordinate[VT_AXIS_TENSOR] != 0 ||
         world->coordinate[VT_AXIS_CONTEXT] != 0)
         return VT_OK;
-    char *logs = vt_text_format("%s/logs", run_directory);
-    char *path = vt_text_format("%s/samples-%d.csv", logs, world->rank);
+    char *logs = vt_text_format("%s/logs", run_directory), name[32];
+    snprintf(name, sizeof name, "samples-%d.csv", world->rank);
     VT_TRY(vt_output_make_directory(logs));
-    VT_TRY(vt_rows_open(path, "step,epoch,position,sample,place\n", VT_ROWS_SAMPLES, steps, trace));
+    VT_TRY(vt_rows_open(logs, name, "step,epoch,position,sample,place\n", VT_ROWS_SAMPLES, steps, trace));
 done:
-    free(path);
     free(logs);
     return status;
 }

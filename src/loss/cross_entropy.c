@@ -42,11 +42,10 @@ static const float *gather_parts(const work *w, const vt_word_rows *words, vt_ma
     vt_group *group = pass->parallel->tensor;
     const size_t own = (size_t)(3 * scores.rows), bytes = own * sizeof(float);
     float *parts = vt_arena_push(pass->arena, (size_t)group->size * bytes);
-    float *mine = parts + (size_t)group->rank * own;
     size_t each[group->size];
     for (int i = 0; i < group->size; i++) each[i] = bytes;
-    pass->backend->cross_entropy_parts(pass->backend, words, targets_of(w), scores, mine);
-    vt_group_all_gather(group, mine, each, parts, NULL);
+    pass->backend->cross_entropy_parts(pass->backend, words, targets_of(w), scores, parts + (size_t)group->rank * own);
+    vt_group_all_gather(group, parts, each, NULL);
     return parts;
 }
 

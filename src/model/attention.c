@@ -59,10 +59,10 @@ static void reserve_out(const vt_attention *attention, const vt_pass *pass, vt_a
     saved->log_sum = vt_arena_push(pass->arena, (size_t)(rows * attention->heads) * sizeof(float));
 }
 
-void vt_attention_keep(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved)
+void vt_attention_begin(const vt_attention *attention, const vt_pass *pass, bool keeps, vt_attention_saved *saved)
 {
-    *saved = (vt_attention_saved){.kept = true};
-    reserve_out(attention, pass, saved);
+    *saved = (vt_attention_saved){.kept = keeps};
+    if (keeps) reserve_out(attention, pass, saved);
 }
 
 /* The columns of q, k and v, or of their gradients, as separate matrices; kv: k and v as one. */

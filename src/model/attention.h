@@ -37,7 +37,7 @@ typedef struct {
     /* Keys and values [tokens of a sample, 2 width] of the tokens before this rank's first one, which its own are put
      * behind; for passes without a backward over one sample. Without memory: there are none. */
     vt_matrix cache;
-    bool kept; /* out and log_sum were reserved by vt_attention_keep */
+    bool kept; /* out and log_sum were reserved by vt_attention_begin */
     bool made; /* … and have their values: forward makes the rest again */
 } vt_attention_saved;
 
@@ -45,11 +45,10 @@ typedef struct {
 void vt_attention_build(vt_attention *attention, vt_parameters *parameters, const char *prefix,
                         const vt_attention_options *options);
 
-/* Pushes out and log_sum on the arena, so that they outlive the rest: for a forward whose rest is made again. `saved`
- * is overwritten. */
-void vt_attention_keep(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved);
+/* Before forward. keeps: pushes out and log_sum on the arena, so that they outlive the rest, which is made again. */
+void vt_attention_begin(const vt_attention *attention, const vt_pass *pass, bool keeps, vt_attention_saved *saved);
 
-/* Pushes what forward keeps on the arena, except for what vt_attention_keep did. `saved` began as {0}. */
+/* Pushes what forward keeps on the arena, except for what vt_attention_begin did. */
 void vt_attention_reserve(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved);
 
 /* x and, with `crosses`, memory [vt_pass_rows, dim] in the pass's type, y [vt_pass_rows, dim]. */

@@ -2,38 +2,38 @@
 
 #include <stdio.h>
 
-void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options)
+void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_config *config)
 {
     char name[VT_PARAMETER_NAME];
-    block->dim = options->dim;
+    const int64_t dim = config->embed_dim;
+    block->config = config;
     block->layer = layer;
-    block->dropout = options->dropout;
-    block->path_rate = options->path_rate;
+    block->path_rate = config->depth > 1 ? config->dropout * (double)layer / (double)(config->depth - 1) : 0;
     snprintf(name, sizeof name, "blocks.%lld.norm1", (long long)layer);
-    vt_layer_norm_build(&block->norm1, parameters, name, options->dim, 1e-6f);
+    vt_layer_norm_build(&block->norm1, parameters, name, dim, 1e-6f);
     snprintf(name, sizeof name, "blocks.%lld.attn", (long long)layer);
     vt_attention_build(&block->attention, parameters, name,
                        &(vt_attention_options){.layer = layer,
-                                               .dim = options->dim,
-                                               .heads = options->heads,
-                                               .dropout = options->dropout,
+                                               .dim = dim,
+                                               .heads = config->num_heads,
+                                               .dropout = config->dropout,
                                                .names = {"q", "k", "v", "proj"}});
     snprintf(name, sizeof name, "blocks.%lld.norm2", (long long)layer);
-    vt_layer_norm_build(&block->norm2, parameters, name, options->dim, 1e-6f);
+    vt_layer_norm_build(&block->norm2, parameters, name, dim, 1e-6f);
     snprintf(name, sizeof name, "blocks.%lld.mlp", (long long)layer);
     vt_mlp_build(&block->mlp, parameters, name,
                  &(vt_mlp_options){.layer = layer,
-                                   .dim = options->dim,
-                                   .hidden = 4 * options->dim,
-                                   .gelu = options->gelu,
-                                   .dropout = options->dropout,
+                                   .dim = dim,
+                                   .hidden = 4 * dim,
+                                   .gelu = (vt_gelu)config->gelu,
+                                   .dropout = config->dropout,
                                    .names = {"fc1", "fc2"}});
 }
 
 /* The dropout after proj or fc2, and the drop path of that branch. */
 static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t site, uint32_t path_site)
 {
-    vt_mask mask = vt_pass_mask(pass, block->dropout, block->layer, site);
+    vt_mask mask = vt_pass_mask(pass, block->config->dropout, block->layer, site);
     mask.path = vt_pass_dropout(pass, block->path_rate, block->layer, path_site);
     return mask;
 }
@@ -46,9 +46,9 @@ void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix outp
     saved->norm2 = vt_layer_norm_reserve(pass);
     vt_attention_reserve(&block->attention, pass, &saved->attention);
     saved->mlp = vt_mlp_reserve(&block->mlp, pass);
-    saved->middle = for_backward ? vt_pass_push_float32(pass, rows, block->dim) : output;
-    saved->normed1 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
-    saved->normed2 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
+    saved->middle = for_backward ? vt_pass_push_float32(pass, rows, block->config->embed_dim) : output;
+    saved->normed1 = pass->keeps ? vt_pass_push(pass, rows, block->config->embed_dim) : (vt_matrix){0};
+    saved->normed2 = pass->keeps ? vt_pass_push(pass, rows, block->config->embed_dim) : (vt_matrix){0};
 }
 
 void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *stream, vt_matrix output,
@@ -92,7 +92,7 @@ void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx,
 {
     const vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
     const vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
-    const vt_matrix none = {0}, rounded = vt_pass_rounds_gradient(pass, block->dropout) ? gradient : none;
+    const vt_matrix none = {0}, rounded = vt_pass_rounds_gradient(pass, block->config->dropout) ? gradient : none;
     vt_matrix normed = normed_again(&block->norm2, pass, saved->middle, saved->normed2, room, &saved->norm2);
     vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, gradient), gradient, &saved->mlp);
     vt_layer_norm_backward(&block->norm2, pass, saved->middle, gradient, dx, rounded, &saved->norm2);

@@ -7,11 +7,12 @@
 #include "model/mlp.h"
 
 typedef struct {
+    const vt_config *config;
+    int64_t layer;
+    double path_rate; /* of dropping a whole sample's branch (stochastic depth) */
     vt_layer_norm norm1, norm2;
     vt_attention attention;
     vt_mlp mlp;
-    int64_t dim, layer;
-    double dropout, path_rate;
 } vt_block;
 
 /* What forward keeps for backward. */
@@ -23,15 +24,8 @@ typedef struct {
     vt_mlp_saved mlp;
 } vt_block_saved;
 
-typedef struct {
-    int64_t dim, heads;
-    vt_gelu gelu;
-    double dropout;
-    double path_rate; /* of dropping a whole sample's branch (stochastic depth) */
-} vt_block_options;
-
-/* Registers blocks.<layer>.… */
-void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options);
+/* Registers blocks.<layer>.… The configuration outlives the block. */
+void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_config *config);
 
 /* Pushes what forward keeps on the arena. output [vt_pass_rows, dim] float32: the one that forward will be given.
  * for_backward: the stream before the MLP gets memory of its own; otherwise it is made in `output`. */

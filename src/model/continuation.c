@@ -10,31 +10,21 @@ struct vt_continuation {
     vt_backend *backend;
     vt_parallel parallel; /* the model's, of the words at hand alone */
     vt_saved *saved;
-    vt_arena arena;
-    char *keys;        /* memory of all caches */
+    vt_arena arena;    /* at its beginning words and caches, then what a pass pushes */
+    size_t mark;       /* where that is */
     vt_matrix *caches; /* [units, 2] */
-    int32_t *words;    /* [window], on the back end */
-    int64_t count;
+    int32_t *words;    /* [window] */
 };
 
-/* Memory that forward takes for a window: a layer's own, and what layers hand on. */
-static size_t arena_bytes(const vt_config *config, int64_t units)
+/* Memory that forward takes for a window: a layer's own, and what layers hand on. And words, and caches of so many
+ * columns. */
+static size_t arena_bytes(const vt_config *config, int64_t units, int64_t cached)
 {
     enum { OWN = 24, PIECES = 64, ALIGNED = 256 }; /* matrices of a layer as wide as the stream; their gaps */
     const int64_t rows = config->seq_len, dim = config->embed_dim;
-    const int64_t columns = (2 * units + OWN) * dim + 2 * config->ffn_dim + 2 * config->num_heads;
-    return (size_t)(rows * columns + 3 * config->vocab_size) * sizeof(float) + (size_t)(units + PIECES) * ALIGNED;
-}
-
-static void place_caches(vt_continuation *c, int64_t count, int64_t columns)
-{
-    const vt_type type = c->model->parameters->type;
-    for (int64_t i = 0; i < count; i++) {
-        vt_matrix *cache = &c->caches[i];
-        *cache = vt_matrix_make((float *)(void *)c->keys, c->config->seq_len, columns);
-        cache->type = type;
-        *cache = vt_matrix_rows(*cache, i * c->config->seq_len, c->config->seq_len);
-    }
+    const int64_t columns =
+        (2 * units + OWN) * dim + 2 * config->ffn_dim + 2 * config->num_heads + 2 * units * cached + 1;
+    return (size_t)(rows * columns + 3 * config->vocab_size) * sizeof(float) + (size_t)(3 * units + PIECES) * ALIGNED;
 }
 
 vt_status vt_continuation_open(const vt_config *config, const vt_model *model, vt_backend *backend,
@@ -47,17 +37,17 @@ vt_status vt_continuation_open(const vt_config *config, const vt_model *model, v
     const int64_t columns = 2 * heads * (config->embed_dim / config->num_heads);
     *c = (vt_continuation){.config = config, .model = model, .backend = backend, .parallel = *model->parallel};
     c->parallel.sequence = c->parallel.ring = false;
-    VT_CHECK(vt_model_head(model) != NULL, "model %s predicts no words", model->kind->name);
+    VT_CHECK(model->head != NULL, "model %s predicts no words", model->kind->name);
     VT_CHECK(config->causal, "the model was trained without `causal`: each place has seen the words behind it, so it "
                              "can't write; train it with --causal=true");
     VT_CHECK(model->parallel->context->size == 1, "a text can't be continued with context_parallel %d; use 1",
              model->parallel->context->size);
     c->caches = vt_allocate((size_t)(2 * units), sizeof *c->caches, "a text that is continued");
-    const size_t bytes = (size_t)(2 * units * window * columns) * vt_type_size(model->parameters->type);
-    VT_TAKE(backend, VT_MEMORY_ACTIVATIONS, bytes, c->keys);
-    place_caches(c, 2 * units, columns);
-    VT_TAKE(backend, VT_MEMORY_DATA, window, c->words);
-    VT_TRY(vt_arena_open(backend, arena_bytes(config, units), &c->arena));
+    VT_TRY(vt_arena_open(backend, arena_bytes(config, units, columns), &c->arena));
+    c->words = vt_arena_push(&c->arena, (size_t)window * sizeof *c->words);
+    for (int64_t i = 0; i < 2 * units; i++)
+        c->caches[i] = vt_arena_push_matrix(&c->arena, model->parameters->type, window, columns);
+    c->mark = c->arena.used;
     vt_saved_open(model, (vt_span){0, units}, &c->saved);
 done:
     if (status != VT_OK) vt_continuation_close(&c);
@@ -71,8 +61,6 @@ void vt_continuation_close(vt_continuation **continuation)
     if (c == NULL) return;
     vt_saved_close(&c->saved);
     vt_arena_close(&c->arena);
-    c->backend->release(c->backend, c->keys);
-    c->backend->release(c->backend, c->words);
     free(c->caches);
     free(c);
     *continuation = NULL;
@@ -92,11 +80,11 @@ static void take_scores(const vt_continuation *c, const vt_pass *pass, vt_matrix
     pass->backend->convert(pass->backend, last, typed);
     const vt_matrix own = vt_matrix_columns(all, head->weight->first, head->out);
     vt_linear_forward(head, pass, typed, own);
-    vt_group_all_gather(group, own.data, bytes, all.data, NULL);
+    vt_group_all_gather(group, all.data, bytes, NULL);
     pass->backend->copy_to_host(pass->backend, scores, all.data, (size_t)words * sizeof(float));
 }
 
-vt_status vt_continuation_feed(vt_continuation *c, const int32_t *words, int64_t count, float *scores)
+vt_status vt_continuation_feed(vt_continuation *c, int64_t fed, const int32_t *words, int64_t count, float *scores)
 {
     vt_backend *backend = c->backend;
     const vt_model_tensor tensor = {.values = c->words};
@@ -106,24 +94,13 @@ vt_status vt_continuation_feed(vt_continuation *c, const int32_t *words, int64_t
                           .batch = 1,
                           .type = c->model->parameters->type,
                           .fused = c->config->enable_jit,
-                          .head = vt_model_head(c->model),
+                          .head = c->model->head,
                           .caches = c->caches};
-    VT_ASSERT(count > 0 && c->count + count <= c->config->seq_len);
-    c->parallel.own = c->parallel.inner = (vt_span){c->count, count};
-    backend->copy_from_host(backend, c->words + c->count, words, (size_t)count * sizeof *words);
+    VT_ASSERT(count > 0 && fed + count <= c->config->seq_len);
+    c->parallel.own = c->parallel.inner = (vt_span){fed, count};
+    backend->copy_from_host(backend, c->words + fed, words, (size_t)count * sizeof *words);
     vt_matrix prediction = vt_model_forward(c->model, &pass, &tensor, (vt_matrix){0}, c->saved);
     take_scores(c, &pass, prediction, scores);
-    vt_arena_pop(&c->arena, 0);
-    c->count += count;
+    vt_arena_pop(&c->arena, c->mark);
     return backend->check(backend);
-}
-
-int64_t vt_continuation_count(const vt_continuation *continuation)
-{
-    return continuation->count;
-}
-
-void vt_continuation_restart(vt_continuation *continuation)
-{
-    continuation->count = 0;
 }

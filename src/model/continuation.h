@@ -8,21 +8,16 @@
 
 typedef struct vt_continuation vt_continuation;
 
-/* Begins with no words. Configuration, model and back end outlive it. Errors: a model that is not causal, or reads no
+/* Configuration, model and back end outlive it. Errors: a model that is not causal, or reads no
  * text; no memory. */
 vt_status vt_continuation_open(const vt_config *config, const vt_model *model, vt_backend *backend,
                                vt_continuation **continuation);
 void vt_continuation_close(vt_continuation **continuation);
 
-/* Collective over the tensor axis. Puts words [count], in the host's memory, behind those so far; all together at most
- * a window (config->seq_len). scores [vocabulary], in the host's memory: of each word behind the last one, before
- * softmax; the same on all ranks. */
-vt_status vt_continuation_feed(vt_continuation *continuation, const int32_t *words, int64_t count, float *scores);
-
-/* How many words were fed. */
-int64_t vt_continuation_count(const vt_continuation *continuation);
-
-/* Forgets all words: the next one is a window's first. */
-void vt_continuation_restart(vt_continuation *continuation);
+/* Collective over the tensor axis. Puts words [count], in the host's memory, behind the first `fed` of those so far,
+ * the others of which are forgotten; all together at most a window (config->seq_len). scores [vocabulary], in the
+ * host's memory: of each word behind the last one, before softmax; the same on all ranks. */
+vt_status vt_continuation_feed(vt_continuation *continuation, int64_t fed, const int32_t *words, int64_t count,
+                               float *scores);
 
 #endif

@@ -41,19 +41,19 @@ bool vt_parameters_freezes(const char *patterns, const char *name)
     return freezes;
 }
 
-static vt_status check(const vt_parameters *parameters, const char *patterns)
+static vt_status check(vt_parameters *parameters, const char *patterns)
 {
     vt_status status = VT_OK;
     const int64_t count = parameters->count;
     int64_t trained = 0;
     for (int64_t i = 0; i < count; i++) {
-        const vt_parameter *own = vt_parameters_at(parameters, i),
-                           *before = i > 0 ? vt_parameters_at(parameters, i - 1) : own;
+        const vt_parameter *own = parameters->list[i], *before = i > 0 ? parameters->list[i - 1] : own;
         VT_CHECK(
             !own->joined || own->frozen == before->frozen,
             "freeze %.200s: %s is %s, but %s is not; they are computed as one, so freeze q, k and v together, or none",
             patterns, own->name, own->frozen ? "frozen" : "trained", before->name);
-        trained += !own->frozen;
+        if (!own->frozen && trained++ == 0) parameters->first_trained = own->unit;
+        if (own->frozen) parameters->frozen_count += own->whole_count;
     }
     VT_CHECK(trained > 0, "freeze %.200s: all %lld parameters of the model are frozen, so nothing would be trained",
              patterns, (long long)count);
@@ -70,22 +70,14 @@ vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns)
     for (const char *rest = begin_of(patterns); next_pattern(&rest, pattern);) {
         bool matches = false;
         for (int64_t i = 0; i < count; i++)
-            if (fnmatch(pattern, vt_parameters_at(parameters, i)->name, 0) == 0)
-                matches = vt_parameters_at(parameters, i)->frozen = true;
+            if (fnmatch(pattern, parameters->list[i]->name, 0) == 0) matches = parameters->list[i]->frozen = true;
         VT_CHECK(matches,
                  "freeze: '%.100s' matches no parameter of the model. They have names like %s, %s and %s; a run's "
                  "parameters.csv has all",
-                 pattern, vt_parameters_at(parameters, 0)->name, vt_parameters_at(parameters, count / 2)->name,
-                 vt_parameters_at(parameters, count - 1)->name);
+                 pattern, parameters->list[0]->name, parameters->list[count / 2]->name,
+                 parameters->list[count - 1]->name);
     }
     VT_TRY(check(parameters, patterns));
 done:
     return status;
-}
-
-int64_t vt_parameters_first_trained(const vt_parameters *parameters)
-{
-    int64_t i = 0;
-    while (vt_parameters_at(parameters, i)->frozen) i++;
-    return vt_parameters_at(parameters, i)->unit;
 }

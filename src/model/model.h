@@ -12,12 +12,21 @@
 
 typedef struct vt_model_kind vt_model_kind;
 
-/* What every kind's own struct begins with. A model does not change while passes run: several may be in flight. */
+/* What every kind's own struct begins with, which is one piece of memory. A model does not change while passes run:
+ * several may be in flight. */
 typedef struct {
+    /* vt_model_open sets these */
     const vt_model_kind *kind;
+    const vt_config *config;
     const vt_parameters *parameters;
     const vt_parallel *parallel;
     int64_t first_trained; /* backward ends with this unit: nothing below it is trained (option freeze) */
+    /* `open` of the kind sets these */
+    size_t saved_bytes; /* of the kind's own struct that begins with vt_saved */
+    /* A last linear layer that `forward` leaves to the loss, because what it makes of the prediction is too large to be
+     * whole in memory: the loss runs it over some rows at a time (pass->head), backward too. It belongs to the last
+     * unit. NULL: there is none. */
+    const vt_linear *head;
 } vt_model;
 
 /* What forward keeps of one micro-batch for backward, for a span of the model's units. Its matrices lie in that
@@ -53,6 +62,9 @@ struct vt_model_kind {
     const char *const
         *identity;       /* options that parameters are made for, although no shape shows them; ends with NULL */
     bool takes_forcings; /* forward reads a tensor of forcings (data/batch.h), where there is one */
+    /* A prediction can be the next step's input: forward takes an input in pieces, and backward adds to their
+     * gradients. */
+    bool rolls_out;
 
     /* ---- of a configuration ---- */
 
@@ -75,12 +87,8 @@ struct vt_model_kind {
 
     /* ---- of a model ---- */
 
-    /* Registers the parameters, which the caller allocates, and returns the kind's own struct, whose first member
-     * vt_model_open fills in. */
+    /* Registers the parameters, which the caller allocates, and returns the kind's own struct, as malloc gives it. */
     vt_status (*open)(const vt_config *config, vt_parameters *parameters, vt_model **model);
-    void (*close)(vt_model *model);
-    /* Bytes of the kind's own struct that begins with vt_saved. */
-    size_t (*saved_size)(const vt_model *model);
 
     /* One unit. in: the stream in front of it, which must not change until backward; not read by unit 0, which reads
      * `tensors`, those of the batch in their order. Returns the stream behind the unit; behind the last one this is the
@@ -93,30 +101,13 @@ struct vt_model_kind {
     vt_matrix (*backward)(const vt_model *model, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
                           vt_matrix dout, vt_saved *saved);
 
-    /* A last linear layer that `forward` leaves to the loss, because what it makes of the prediction is too large to be
-     * whole in memory: the loss runs it over some rows at a time (pass->head), backward too. It belongs to the last
-     * unit. NULL: there is none. */
-    const vt_linear *(*head)(const vt_model *model);
-
     /* ---- what the prediction is compared with ---- */
 
-    /* A tensor in the rows and columns of the prediction, normalised, float32: the target, say. Of more channels than
-     * the prediction has, the first ones. */
-    vt_matrix (*lay_out)(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor);
-    /* The inverse of lay_out, for whole samples: a prediction, or what lay_out returned, as [batch * channels, values
-     * of a channel], in the units of the data. Gathers from the ranks that share a sample; the batch is then one
-     * sample. */
-    vt_matrix (*restore)(const vt_model *model, const vt_pass *pass, vt_matrix rows, const float *mean,
-                         const float *inverse_std);
-    /* Where the points of fields stand in a prediction of `batch` samples, of this rank's rows: lay_out is patches_load
-     * by it. With it a prediction can be the next step's input, as one piece of a list (patches_store), and `backward`
-     * also adds to the gradients of the input's pieces. NULL: it can't be, and the model makes no ensembles. */
+    /* Where the points of fields stand in a prediction of `batch` samples, of this rank's rows. NULL: it has no
+     * fields. */
     vt_patch_grid (*prediction_grid)(const vt_model *model, int64_t batch);
-    /* squares [batch, channels, 2] = for each channel of a prediction that consists of fields: the sum over this rank's
-     * points of row_weights[row] * (prediction - target)², and the sum of the weights of missing points, in float64.
-     * row_weights: of this rank's rows. NULL: the prediction has no fields. */
-    void (*channel_squares)(const vt_model *model, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                            const float *row_weights, double *squares);
+    /* vt_model_lay_out where the tensors of a batch do not lie as fields do; NULL: they do. */
+    vt_matrix (*lay_out)(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor);
 };
 
 /* Does a model keep only each layer's input, and compute the rest again in backward (Chen et al. 2016, "Training deep
@@ -149,11 +140,8 @@ vt_status vt_model_check_heads(const vt_config *config, const vt_backend *backen
 vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model);
 void vt_model_close(vt_model **model);
 
-/* The units of the model that this rank has. */
-vt_span vt_model_units(const vt_model *model);
-
-/* Those of them that are blocks (vt_model_kind.blocks). */
-vt_span vt_model_blocks(const vt_model *model, const vt_config *config);
+/* The units of this rank that are blocks (vt_model_kind.blocks). */
+vt_span vt_model_blocks(const vt_model *model);
 
 /* Room to keep what passes over these units need; each micro-batch in flight has its own. */
 void vt_saved_open(const vt_model *model, vt_span units, vt_saved **saved);
@@ -163,9 +151,6 @@ void vt_saved_close(vt_saved **saved);
  * Returns what the last of them returns. */
 vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix in,
                            vt_saved *saved);
-
-/* The head of the model, or NULL. */
-const vt_linear *vt_model_head(const vt_model *model);
 
 /* Asks for the parameters of the last of these units, and their gradients, which making `dout` below may need. */
 void vt_model_backward_begin(const vt_model *model, const vt_saved *saved);
@@ -180,5 +165,14 @@ vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt
 /* Asks for the parameters of the units of `saved` in the order of a forward pass, and computes nothing. With ZeRO stage
  * 3 all ranks must ask for them together, including those that have no sample. */
 void vt_model_visit(const vt_model *model, const vt_saved *saved);
+
+/* A tensor in the rows and columns of the prediction, normalised, float32: the target, say. Of more channels than the
+ * prediction has, the first ones. */
+vt_matrix vt_model_lay_out(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor);
+
+/* The inverse, of fields, for whole samples: a prediction, or what vt_model_lay_out returned, as [batch * channels,
+ * points], in the units of the data. Gathers from the ranks that share a sample; the batch is then one sample. */
+vt_matrix vt_model_restore(const vt_model *model, const vt_pass *pass, vt_matrix rows, const float *mean,
+                           const float *inverse_std);
 
 #endif

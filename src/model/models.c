@@ -69,35 +69,33 @@ vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_m
     /* a forecast's gradient goes on to the step before it, through all units */
     const bool through = vt_config_longest_rollout(config) > 1 && config->rollout_gradient != VT_ROLLOUT_GRADIENT_LAST;
     VT_TRY(kind->open(config, parameters, model));
-    **model = (vt_model){kind, parameters, parameters->parallel, 0};
+    (*model)->kind = kind;
+    (*model)->config = config;
+    (*model)->parameters = parameters;
+    (*model)->parallel = parameters->parallel;
     VT_TRY(vt_parameters_freeze(parameters, config->freeze));
-    if (!through) (*model)->first_trained = vt_parameters_first_trained(parameters);
+    if (!through) (*model)->first_trained = parameters->first_trained;
 done:
     return status;
 }
 
 void vt_model_close(vt_model **model)
 {
-    if (*model != NULL) (*model)->kind->close(*model);
+    free(*model);
     *model = NULL;
 }
 
-vt_span vt_model_units(const vt_model *model)
+vt_span vt_model_blocks(const vt_model *model)
 {
-    return vt_parameters_units(model->parameters);
-}
-
-vt_span vt_model_blocks(const vt_model *model, const vt_config *config)
-{
-    const vt_span units = vt_model_units(model);
-    const int64_t blocks = model->kind->blocks != NULL ? model->kind->blocks(config) : 0;
+    const vt_span units = model->parameters->units;
+    const int64_t blocks = model->kind->blocks != NULL ? model->kind->blocks(model->config) : 0;
     const int64_t first = units.first > 1 ? units.first : 1, end = units.first + units.count;
     return (vt_span){first, (end < blocks + 1 ? end : blocks + 1) - first};
 }
 
 void vt_saved_open(const vt_model *model, vt_span units, vt_saved **saved)
 {
-    *saved = vt_allocate(1, model->kind->saved_size(model), "the model");
+    *saved = vt_allocate(1, model->saved_bytes, "the model");
     (*saved)->units = units;
 }
 
@@ -120,7 +118,8 @@ static void need(const vt_model *model, vt_span units, int64_t unit, bool backwa
 {
     int64_t next = backward ? unit - 1 : unit + 1;
     bool is_last = next < units.first || next >= units.first + units.count;
-    vt_parameters_need(model->parameters, unit, is_last ? -1 : next, backward);
+    const vt_parameters_hooks *hooks = &model->parameters->hooks;
+    if (hooks->needed != NULL) hooks->needed(hooks->context, unit, is_last ? -1 : next, backward);
 }
 
 vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix in,
@@ -136,11 +135,6 @@ vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_
     return in;
 }
 
-const vt_linear *vt_model_head(const vt_model *model)
-{
-    return model->kind->head != NULL ? model->kind->head(model) : NULL;
-}
-
 void vt_model_backward_begin(const vt_model *model, const vt_saved *saved)
 {
     const vt_span units = backward_units(model, saved->units);
@@ -151,13 +145,14 @@ vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt
                             vt_saved *saved)
 {
     const vt_span units = backward_units(model, saved->units);
+    const vt_parameters_hooks *hooks = &model->parameters->hooks;
     const int64_t last = units.first + units.count - 1;
     for (int64_t unit = last; unit >= units.first; unit--) {
         size_t mark = pass->arena->used;
         if (unit < last) need(model, units, unit, true);
         vt_offload_begin_backward(pass->offload, unit);
         dout = model->kind->backward(model, pass, unit, tensors, dout, saved);
-        vt_parameters_gradients_ready(model->parameters, unit);
+        if (hooks->gradients_ready != NULL) hooks->gradients_ready(hooks->context, unit);
         vt_arena_pop(pass->arena, mark);
     }
     return dout;
@@ -167,4 +162,34 @@ void vt_model_visit(const vt_model *model, const vt_saved *saved)
 {
     const vt_span units = saved->units;
     for (int64_t unit = units.first; unit < units.first + units.count; unit++) need(model, units, unit, false);
+}
+
+vt_matrix vt_model_lay_out(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor)
+{
+    if (model->kind->lay_out != NULL) return model->kind->lay_out(model, pass, tensor);
+    vt_patch_grid grid = model->kind->prediction_grid(model, pass->batch);
+    grid.field_channels = vt_model_tensor_stride(tensor);
+    vt_matrix rows = vt_pass_push_float32(pass, grid.batch * grid.tokens, grid.channels * grid.patch * grid.patch);
+    pass->backend->patches_load(pass->backend, &grid, tensor->values, tensor->mean, tensor->inverse_std, rows);
+    return rows;
+}
+
+vt_matrix vt_model_restore(const vt_model *model, const vt_pass *pass, vt_matrix rows, const float *mean,
+                           const float *inverse_std)
+{
+    const vt_parallel *parallel = model->parallel;
+    vt_patch_grid grid = model->kind->prediction_grid(model, pass->batch);
+    if (parallel->tokens->size > 1) {
+        VT_ASSERT(pass->batch == 1);
+        vt_matrix whole = vt_arena_push_matrix(pass->arena, rows.type, parallel->token_count, rows.columns);
+        rows = vt_region_enter(parallel, pass->arena, 1, rows);
+        vt_region_gather(parallel->context, parallel->context_spans, pass->arena, 1, rows, whole);
+        rows = whole;
+        grid.tokens = parallel->token_count;
+        grid.first_token = 0;
+        grid.height = model->kind->part_needed(model->config, (vt_span){0, grid.tokens}).count;
+    }
+    vt_matrix fields = vt_pass_push_float32(pass, grid.batch * grid.channels, grid.height * grid.width);
+    pass->backend->patches_store(pass->backend, &grid, rows, mean, inverse_std, fields.data);
+    return fields;
 }

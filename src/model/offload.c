@@ -16,7 +16,6 @@ typedef struct {
 struct vt_offload {
     vt_backend *backend;
     vt_span units, blocks;
-    void *memory; /* of all arenas */
     vt_arena kept[ROOMS], streams[STREAMS];
     char *host;
     size_t host_capacity, host_used, host_peak;
@@ -33,27 +32,15 @@ vt_status vt_offload_open(vt_backend *backend, vt_span units, vt_span blocks, vt
 {
     vt_status status = VT_OK;
     vt_offload *o = vt_allocate(1, sizeof *o + (size_t)blocks.count * sizeof o->items[0], "the model");
-    const bool is_dry = sizes.host == SIZE_MAX;
     void *host = NULL;
     o->backend = backend;
     o->units = units;
     o->blocks = blocks;
     o->host_capacity = sizes.host;
-    if (!is_dry) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_ACTIVATIONS, vt_offload_device_bytes(sizes), &o->memory));
-        VT_TRY(backend->allocate_host(backend, sizes.host, &host));
-        o->host = host;
-    }
-    char *at = o->memory;
-    for (int i = 0; i < ROOMS + STREAMS; i++) {
-        vt_arena *arena = i < ROOMS ? &o->kept[i] : &o->streams[i - ROOMS];
-        const size_t bytes = i < ROOMS ? sizes.kept : sizes.stream;
-        if (is_dry)
-            VT_TRY(vt_arena_open(backend, SIZE_MAX, arena));
-        else
-            *arena = (vt_arena){.base = at, .capacity = bytes};
-        if (!is_dry) at += bytes;
-    }
+    for (int i = 0; i < ROOMS; i++) VT_TRY(vt_arena_open(backend, sizes.kept, &o->kept[i]));
+    for (int i = 0; i < STREAMS; i++) VT_TRY(vt_arena_open(backend, sizes.stream, &o->streams[i]));
+    if (sizes.host != SIZE_MAX) VT_TRY(backend->allocate_host(backend, sizes.host, &host));
+    o->host = host;
 done:
     if (status != VT_OK) vt_offload_close(&o);
     *result = o;
@@ -64,7 +51,8 @@ void vt_offload_close(vt_offload **offload)
 {
     vt_offload *o = *offload;
     if (o == NULL) return;
-    o->backend->release(o->backend, o->memory);
+    for (int i = 0; i < ROOMS; i++) vt_arena_close(&o->kept[i]);
+    for (int i = 0; i < STREAMS; i++) vt_arena_close(&o->streams[i]);
     if (o->host != NULL) o->backend->release_host(o->backend, o->host);
     free(o);
     *offload = NULL;

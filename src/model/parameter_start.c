@@ -1,4 +1,8 @@
-/* The values that a parameter starts with. */
+/* The values that parameters start with. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
 #include "base/random.h"
 #include "model/parameters.h"
 
@@ -21,7 +25,8 @@ static int64_t whole_index(const vt_parameter *parameter, int64_t index)
     return result;
 }
 
-void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values)
+/* values [piece->count], in the host's memory: what these elements of a parameter start with. */
+static void start(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values)
 {
     uint64_t key = vt_random_name_key(parameter->name);
     /* truncated normal: the quantile of a uniform number between the cuts' probabilities */
@@ -50,4 +55,20 @@ void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_p
             break;
         }
     }
+}
+
+void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix)
+{
+    vt_backend *backend = parameters->backend;
+    for (int64_t i = 0; i < parameters->count; i++) {
+        const vt_parameter *parameter = parameters->list[i];
+        if (strncmp(parameter->name, prefix, strlen(prefix)) != 0) continue;
+        vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
+        size_t bytes = (size_t)piece.count * sizeof(float);
+        float *values = vt_allocate(1, bytes + 1, "the list of parameters");
+        start(parameter, seed, &piece, values);
+        if (bytes > 0) backend->copy_from_host(backend, parameters->values + piece.offset, values, bytes);
+        free(values);
+    }
+    vt_parameters_refresh(parameters);
 }

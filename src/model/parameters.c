@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/whole.h"
 
 /* Parameters and buckets begin at multiples of this many elements: 64 bytes, as vector loads like it. */
 enum { ALIGNMENT = 16 };
@@ -14,7 +15,7 @@ vt_status vt_parameters_open(vt_backend *backend, const vt_parallel *parallel, v
     *parameters = vt_allocate(1, sizeof **parameters, "the list of parameters");
     (*parameters)->backend = backend;
     (*parameters)->parallel = parallel;
-    (*parameters)->unit_count = 1;
+    (*parameters)->units.count = (*parameters)->unit_count = 1;
     return VT_OK;
 }
 
@@ -56,6 +57,8 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     parameter->spread = spread;
     for (int i = 0; i < dimensions; i++) parameter->shape[i] = parameter->local[i] = shape[i];
     count_elements(parameter);
+    parameter->whole_count = parameter->count;
+    parameters->whole_count += parameter->count;
     parameters->list =
         vt_grow(parameters->list, (size_t)parameters->count, sizeof(vt_parameter *), "the list of parameters");
     parameters->list[parameters->count++] = parameter;
@@ -75,13 +78,13 @@ void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, v
 
 void vt_parameters_next_unit(vt_parameters *parameters)
 {
-    parameters->unit_count++;
+    parameters->units.count = ++parameters->unit_count;
 }
 
 void vt_parameters_keep_units(vt_parameters *parameters, vt_span units)
 {
     VT_ASSERT(parameters->values == NULL);
-    parameters->own_units = units;
+    parameters->units = units;
     for (int64_t i = 0; i < parameters->count; i++) {
         vt_parameter *parameter = parameters->list[i];
         if (parameter->unit >= units.first && parameter->unit < units.first + units.count) continue;
@@ -89,17 +92,7 @@ void vt_parameters_keep_units(vt_parameters *parameters, vt_span units)
     }
 }
 
-vt_span vt_parameters_units(const vt_parameters *parameters)
-{
-    return parameters->own_units.count > 0 ? parameters->own_units : (vt_span){0, parameters->unit_count};
-}
-
 /* ---- laying out ---- */
-
-static int64_t round_up(int64_t value, int64_t multiple)
-{
-    return (value + multiple - 1) / multiple * multiple;
-}
 
 static bool same_class(const vt_parameter *a, const vt_parameter *b)
 {
@@ -145,7 +138,8 @@ static void cut_buckets(vt_parameters *parameters)
     parameters->buckets =
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->buckets, "the list of parameters");
     const int64_t grain = parameters->storage.grain, multiple = grain > ALIGNMENT ? grain : ALIGNMENT;
-    double bytes = 0, elements = 0; /* of the bucket so far */
+    const int64_t whole = multiple * parameters->storage.shards; /* what buckets are multiples of */
+    double bytes = 0, elements = 0;                              /* of the bucket so far */
     for (int64_t i = parameters->stored_count - 1; i >= 0; i--) {
         bytes += (double)parameters->stored[i]->count * sizeof(float);
         begins[i] = begins_bucket(parameters, i, bytes);
@@ -163,7 +157,7 @@ static void cut_buckets(vt_parameters *parameters)
                                   .split_axes = parameter->split_axes,
                                   .sum_axes = parameter->sum_axes};
         }
-        if (!parameter->joined) offset = round_up(offset, multiple);
+        if (!parameter->joined) offset = vt_quotient_up(offset, multiple) * multiple;
         parameter->offset = offset;
         parameter->bucket = parameters->bucket_count - 1;
         offset += parameter->count;
@@ -171,7 +165,8 @@ static void cut_buckets(vt_parameters *parameters)
         bucket->parameter_count++;
         bucket->last_unit = parameter->unit;
         if (i + 1 == parameters->stored_count || begins[i + 1]) {
-            bucket->count = round_up(offset - bucket->first, multiple * parameters->storage.shards);
+            bucket->count = vt_quotient_up(offset - bucket->first, whole) * whole;
+            bucket->slice = bucket->count / parameters->storage.shards;
             offset = bucket->first + bucket->count;
             bucket->padding = 1 - elements / (double)bucket->count;
             elements = 0;
@@ -235,21 +230,6 @@ void vt_parameters_clear_gradients(vt_parameters *parameters)
 
 /* ---- while a pass runs ---- */
 
-void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hooks *hooks)
-{
-    parameters->hooks = *hooks;
-}
-
-void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t next, bool backward)
-{
-    if (parameters->hooks.needed != NULL) parameters->hooks.needed(parameters->hooks.context, unit, next, backward);
-}
-
-void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit)
-{
-    if (parameters->hooks.gradients_ready != NULL) parameters->hooks.gradients_ready(parameters->hooks.context, unit);
-}
-
 void vt_parameters_round(const vt_parameters *parameters, vt_matrix values, uint16_t *half)
 {
     vt_matrix rounded = values;
@@ -283,52 +263,7 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
     return matrix;
 }
 
-/* ---- starting ---- */
-
-void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix)
-{
-    vt_backend *backend = parameters->backend;
-    for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = parameters->list[i];
-        if (strncmp(parameter->name, prefix, strlen(prefix)) != 0) continue;
-        vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
-        size_t bytes = (size_t)piece.count * sizeof(float);
-        float *values = vt_allocate(1, bytes + 1, "the list of parameters");
-        vt_parameter_start(parameter, seed, &piece, values);
-        if (bytes > 0) backend->copy_from_host(backend, parameters->values + piece.offset, values, bytes);
-        free(values);
-    }
-    vt_parameters_refresh(parameters);
-}
-
 /* ---- looking up ---- */
-
-vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index)
-{
-    VT_ASSERT(index >= 0 && index < parameters->count);
-    return parameters->list[index];
-}
-
-static int64_t sum_elements(const vt_parameters *parameters, bool frozen_alone)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < parameters->count; i++) {
-        int64_t elements = !frozen_alone || parameters->list[i]->frozen;
-        for (int d = 0; d < parameters->list[i]->dimensions; d++) elements *= parameters->list[i]->shape[d];
-        sum += elements;
-    }
-    return sum;
-}
-
-int64_t vt_parameters_model_elements(const vt_parameters *parameters)
-{
-    return sum_elements(parameters, false);
-}
-
-int64_t vt_parameters_frozen_elements(const vt_parameters *parameters)
-{
-    return sum_elements(parameters, true);
-}
 
 bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block)
 {
@@ -346,7 +281,7 @@ int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_buc
 {
     const vt_parameters_storage *storage = &parameters->storage;
     if (vt_parameters_is_sliced(parameters, block)) return bucket->first / storage->shards;
-    return bucket->first + storage->shard * (bucket->count / storage->shards);
+    return bucket->first + storage->shard * bucket->slice;
 }
 
 vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block)
@@ -354,8 +289,7 @@ vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter
     if (parameter->frozen && block != VT_BLOCK_VALUES) return (vt_piece){0};
     if (!vt_parameters_is_sliced(parameters, block)) return (vt_piece){0, parameter->count, parameter->offset};
     const vt_bucket *bucket = &parameters->buckets[parameter->bucket];
-    const int64_t length = bucket->count / parameters->storage.shards;
-    const int64_t slice = bucket->first + parameters->storage.shard * length, slice_end = slice + length;
+    const int64_t slice = bucket->first + parameters->storage.shard * bucket->slice, slice_end = slice + bucket->slice;
     const int64_t own_end = parameter->offset + parameter->count;
     const int64_t begin = slice > parameter->offset ? slice : parameter->offset;
     const int64_t end = slice_end < own_end ? slice_end : own_end;

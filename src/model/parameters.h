@@ -28,6 +28,7 @@ typedef struct {
     int64_t index;                /* among the registered ones */
     int dimensions;
     int64_t shape[VT_PARAMETER_DIMENSIONS]; /* of the whole tensor */
+    int64_t whole_count;                    /* its elements */
     int64_t local[VT_PARAMETER_DIMENSIONS]; /* of this rank's part */
     int split;                              /* the dimension that is split; -1: none, every rank has all of it */
     int64_t first;                          /* where this rank's part begins on that dimension */
@@ -54,6 +55,7 @@ typedef struct {
 
 typedef struct {
     int64_t first, count;                     /* elements of a whole block */
+    int64_t slice;                            /* of these a shard's: all, where nothing is sliced */
     int64_t first_parameter, parameter_count; /* in the order of storage */
     int64_t first_unit, last_unit;
     unsigned split_axes, sum_axes;
@@ -70,22 +72,27 @@ typedef struct {
     int64_t grain;     /* tensors and slices begin at multiples of so many elements, a power of two */
 } vt_parameters_storage;
 
-/* Calls to the code that manages the storage (optimizer/gradient_sync.c); see vt_parameters_need. */
+/* Calls to the code that manages the storage (optimizer/gradient_sync.c); NULL: nothing is called. */
 typedef struct {
     void *context;
+    /* Before a unit is used; `next` is the unit that will be used after it, or -1. In backward, its gradients are
+     * zeroed or kept as the storage asks. */
     void (*needed)(void *context, int64_t unit, int64_t next, bool backward);
+    /* When a unit's backward is over. */
     void (*gradients_ready)(void *context, int64_t unit);
 } vt_parameters_hooks;
 
-/* Only parameters.c changes it. */
+/* Only parameters.c changes it, but for the hooks. */
 typedef struct {
     vt_backend *backend;
     const vt_parallel *parallel;
     vt_parameter **list;   /* [count], as registered; each allocated by itself, so that layers may keep pointers */
     vt_parameter **stored; /* in the order of the blocks: those of which this rank has a part */
     int64_t count, stored_count;
-    int64_t unit_count; /* begun so far */
-    vt_span own_units;  /* vt_parameters_units; count 0: all */
+    int64_t unit_count;                /* begun so far */
+    int64_t first_trained;             /* the first of them, of all ranks, with a parameter that is not frozen */
+    int64_t whole_count, frozen_count; /* elements of all whole tensors, and of those that are frozen */
+    vt_span units;                     /* that this rank has: all, unless fewer are kept */
     vt_bucket *buckets;
     int64_t bucket_count;
     int64_t elements;                 /* of a whole block, gaps included */
@@ -118,9 +125,6 @@ void vt_parameters_next_unit(vt_parameters *parameters);
  * elements here. To be called before vt_parameters_allocate. */
 void vt_parameters_keep_units(vt_parameters *parameters, vt_span units);
 
-/* The units that this rank has: all, unless fewer are kept. */
-vt_span vt_parameters_units(const vt_parameters *parameters);
-
 /* Freezes those whose names match one of the patterns of the option `freeze`, "[blocks.[0-3].*, pos_embed]" (fnmatch;
  * NULL: none). To be called before vt_parameters_allocate. Errors: a pattern that matches nothing, nothing left to
  * train, a part of what layers use as one (`joined`). */
@@ -129,23 +133,11 @@ vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns);
 /* Do the patterns match this name? */
 bool vt_parameters_freezes(const char *patterns, const char *name);
 
-/* The first unit, of all ranks, with a parameter that is trained: below it no gradient is needed. */
-int64_t vt_parameters_first_trained(const vt_parameters *parameters);
-
 /* Allocates the blocks (values, gradients and, for a type of 16 bits, rounded values), zeroed. After this no
  * parameter can be added. */
 vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const vt_parameters_storage *storage);
 
 /* ---- while a pass runs ---- */
-
-/* Models call this before they use a unit; `next` is the unit that will be used after it, or -1. In backward, its
- * gradients are zeroed or kept as the storage asks. */
-void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t next, bool backward);
-
-/* Models call this when a unit's backward is over. */
-void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit);
-
-void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hooks *hooks);
 
 /* Points the values (and rounded values) or the gradients of a bucket's parameters at `memory`, where the bucket lies
  * whole. */
@@ -175,11 +167,6 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
  * alone. */
 void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix);
 
-/* The registered parameter of this index. */
-vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);
-int64_t vt_parameters_model_elements(const vt_parameters *parameters); /* of all whole tensors */
-int64_t vt_parameters_frozen_elements(const vt_parameters *parameters);
-
 /* The elements that this rank keeps of a block: all, or its slices. */
 int64_t vt_parameters_block_elements(const vt_parameters *parameters, vt_block_kind block);
 bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block);
@@ -192,9 +179,6 @@ typedef struct {
     int64_t first, count; /* in the parameter's part, row-major; count may be 0 */
     int64_t offset;       /* in the block */
 } vt_piece;
-
-/* values [piece->count], in the host's memory: what these elements of a parameter start with, from the seed. */
-void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values);
 
 /* What a block keeps of a parameter. */
 vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block);

@@ -71,11 +71,6 @@ void vt_split_balance(const double *costs, int64_t units, int64_t stages, vt_spa
 
 /* ---- what units cost ---- */
 
-typedef struct {
-    double cost;     /* operations of one sample's forward and backward */
-    int64_t columns; /* of the stream behind the unit */
-} unit_facts;
-
 /* Runs the layer that the model leaves to the loss. */
 static void count_head(const vt_linear *head, const vt_pass *pass, vt_matrix prediction)
 {
@@ -84,8 +79,10 @@ static void count_head(const vt_linear *head, const vt_pass *pass, vt_matrix pre
     vt_linear_backward(head, pass, prediction, made, prediction);
 }
 
-/* Runs each unit of a sample forward and backward, and counts. */
-static void count_units(const vt_model *model, const vt_config *config, vt_arena *arena, unit_facts *facts)
+/* Runs each unit of a sample forward and backward, and counts. costs: operations; columns: of the stream behind the
+ * unit. */
+static void count_units(const vt_model *model, const vt_config *config, vt_arena *arena, double *costs,
+                        int64_t *columns)
 {
     vt_backend *backend = arena->backend;
     const vt_dry_count *count = vt_backend_dry_count(backend);
@@ -102,24 +99,24 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
     vt_matrix stream = {0};
     vt_saved_open(model, (vt_span){0, units}, &saved);
     for (int64_t unit = 0; unit < units; unit++) {
-        facts[unit].cost = -count->flops;
+        costs[unit] = -count->flops;
         stream = model->kind->forward(model, &pass, unit, tensors, stream, saved);
-        facts[unit].cost += count->flops;
-        facts[unit].columns = stream.columns;
+        costs[unit] += count->flops;
+        columns[unit] = stream.columns;
     }
-    facts[units - 1].cost -= count->flops;
-    if (vt_model_head(model) != NULL) count_head(vt_model_head(model), &pass, stream);
-    facts[units - 1].cost += count->flops;
+    costs[units - 1] -= count->flops;
+    if (model->head != NULL) count_head(model->head, &pass, stream);
+    costs[units - 1] += count->flops;
     for (int64_t unit = units - 1; unit >= model->first_trained; unit--) {
-        facts[unit].cost -= count->flops;
+        costs[unit] -= count->flops;
         stream = model->kind->backward(model, &pass, unit, tensors, stream, saved);
-        facts[unit].cost += count->flops;
+        costs[unit] += count->flops;
     }
     vt_saved_close(&saved);
 }
 
-/* facts [*units]; malloc'd. */
-static vt_status learn_units(const vt_config *config, unit_facts **facts, int64_t *units)
+/* costs, columns [*units]; malloc'd. */
+static vt_status learn_units(const vt_config *config, double **costs, int64_t **columns, int64_t *units)
 {
     vt_status status = VT_OK;
     const vt_model_kind *kind = vt_model_kind_of(config);
@@ -130,7 +127,6 @@ static vt_status learn_units(const vt_config *config, unit_facts **facts, int64_
     vt_parameters *parameters = NULL;
     vt_model *model = NULL;
     vt_arena arena = {0};
-    *facts = NULL;
     own.tensor_parallel = own.context_parallel = own.pipeline_parallel = own.data_parallel = own.ranks = 1;
     VT_TRY(vt_backend_open_dry(&dry));
     VT_TRY(vt_world_open_dry(&own, 0, 1, NULL, &world));
@@ -140,8 +136,9 @@ static vt_status learn_units(const vt_config *config, unit_facts **facts, int64_
     VT_TRY(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){.shards = 1, .grain = 1}));
     VT_TRY(vt_arena_open(dry, SIZE_MAX, &arena));
     *units = parameters->unit_count;
-    *facts = vt_allocate((size_t)*units, sizeof **facts, "the pipeline's stages");
-    count_units(model, &own, &arena, *facts);
+    *costs = vt_allocate((size_t)*units, sizeof **costs, "the pipeline's stages");
+    *columns = vt_allocate((size_t)*units, sizeof **columns, "the pipeline's stages");
+    count_units(model, &own, &arena, *costs, *columns);
 done:
     vt_arena_close(&arena);
     vt_model_close(&model);
@@ -199,11 +196,10 @@ vt_status vt_split_open(const vt_config *config, vt_split *split)
 {
     vt_status status = VT_OK;
     const int64_t stages = config->pipeline_parallel;
-    int64_t units = 0;
-    unit_facts *facts = NULL;
+    int64_t units = 0, *columns = NULL;
     double *costs = NULL, all = 0;
     *split = (vt_split){.stages = stages};
-    VT_TRY(learn_units(config, &facts, &units));
+    VT_TRY(learn_units(config, &costs, &columns, &units));
     VT_CHECK(stages <= units,
              "pipeline_parallel %lld is more than the %lld units of the model, its embedding, %lld blocks and head; "
              "use %lld",
@@ -211,22 +207,18 @@ vt_status vt_split_open(const vt_config *config, vt_split *split)
     split->units = vt_allocate((size_t)stages, sizeof *split->units, "the pipeline's stages");
     split->columns = vt_allocate((size_t)stages, sizeof *split->columns, "the pipeline's stages");
     split->work = vt_allocate((size_t)stages, sizeof *split->work, "the pipeline's stages");
-    costs = vt_allocate((size_t)units, sizeof *costs, "the pipeline's stages");
-    for (int64_t unit = 0; unit < units; unit++) {
-        costs[unit] = facts[unit].cost;
-        all += costs[unit];
-    }
+    for (int64_t unit = 0; unit < units; unit++) all += costs[unit];
     if (config->pipeline_split != NULL && stages > 1)
         VT_TRY(read_split(config->pipeline_split, units, stages, split->units));
     else
         vt_split_balance(costs, units, stages, split->units);
     for (int64_t stage = 0; stage < stages; stage++) {
         const vt_span own = split->units[stage];
-        split->columns[stage] = facts[own.first + own.count - 1].columns;
+        split->columns[stage] = columns[own.first + own.count - 1];
         for (int64_t i = 0; i < own.count; i++) split->work[stage] += costs[own.first + i] / all;
     }
 done:
-    free(facts);
+    free(columns);
     free(costs);
     if (status != VT_OK) vt_split_close(split);
     return status;

@@ -18,13 +18,12 @@
 
 typedef struct {
     vt_model model;
-    const vt_config *config;
     bool decodes;       /* has a decoder */
     int64_t dim, count; /* of layers */
     vt_parameter *embedding;
-    vt_transformer_layer *layers;
     vt_layer_norm encoder_norm, norm; /* the first one with a decoder only */
     vt_linear head;
+    vt_transformer_layer layers[]; /* [count] */
 } transformer;
 
 typedef struct {
@@ -104,9 +103,8 @@ static vt_span part_needed(const vt_config *config, vt_span needed)
 
 /* ---- parameters ---- */
 
-static void build_embedding(transformer *model, vt_parameters *parameters)
+static void build_embedding(transformer *model, const vt_config *config, vt_parameters *parameters)
 {
-    const vt_config *config = model->config;
     const int64_t words = config->vocab_size, dim = model->dim;
     const bool normal = config->embed_start == VT_EMBED_NORMAL;
     model->embedding =
@@ -115,67 +113,41 @@ static void build_embedding(transformer *model, vt_parameters *parameters)
     vt_parameter_split(model->embedding, 0, VT_AXES(VT_AXIS_TENSOR), vt_parallel_share(parameters->parallel, words));
 }
 
-static void build_layer(transformer *model, vt_parameters *parameters, int64_t i)
+static void build_layer(transformer *model, const vt_config *config, vt_parameters *parameters, int64_t i)
 {
-    const vt_config *config = model->config;
     char name[VT_PARAMETER_NAME];
     const int64_t depth = config->depth;
     const bool in_decoder = i >= depth;
-    const vt_transformer_layer_options options = {.dim = model->dim,
-                                                  .heads = config->num_heads,
-                                                  .hidden = config->ffn_dim,
-                                                  .layer = i,
-                                                  .cross_layer = in_decoder ? depth + i : -1,
-                                                  .dropout = config->dropout,
-                                                  .causal = config->causal,
-                                                  .unscaled = config->attention_scale == VT_SCALE_NONE,
-                                                  .in_one = model->decodes};
     if (model->decodes)
         snprintf(name, sizeof name, "transformer.%s.layers.%lld", in_decoder ? "decoder" : "encoder",
                  (long long)(in_decoder ? i - depth : i));
     else
         snprintf(name, sizeof name, "layers.%lld", (long long)i);
     vt_parameters_next_unit(parameters);
-    vt_transformer_layer_build(&model->layers[i], parameters, name, &options);
+    vt_transformer_layer_build(&model->layers[i], parameters, name, config, i);
     if (model->decodes && i == depth - 1)
         vt_layer_norm_build(&model->encoder_norm, parameters, "transformer.encoder.norm", model->dim, 1e-5f);
 }
 
 static vt_status transformer_open(const vt_config *config, vt_parameters *parameters, vt_model **result)
 {
-    transformer *model = vt_allocate(1, sizeof *model, "the model");
+    const size_t count = (size_t)layers_of(config);
+    transformer *model = vt_allocate(1, sizeof *model + count * sizeof model->layers[0], "the model");
     const int64_t dim = config->embed_dim, words = config->vocab_size;
     const double bound = 1 / sqrt((double)dim); /* of torch.nn.Linear */
-    model->config = config;
+    model->model.saved_bytes = sizeof(transformer_saved) + count * sizeof(layer_saved);
+    model->model.head = &model->head;
     model->decodes = decodes(config);
     model->dim = dim;
     model->count = layers_of(config);
-    model->layers = vt_allocate((size_t)model->count, sizeof *model->layers, "the model");
-    build_embedding(model, parameters);
-    for (int64_t i = 0; i < model->count; i++) build_layer(model, parameters, i);
+    build_embedding(model, config, parameters);
+    for (int64_t i = 0; i < model->count; i++) build_layer(model, config, parameters, i);
     vt_parameters_next_unit(parameters);
     vt_layer_norm_build(&model->norm, parameters, model->decodes ? "transformer.decoder.norm" : "norm", dim, 1e-5f);
     vt_linear_build(&model->head, parameters, "fc", dim, words, VT_LINEAR_BY_OUTPUT, true);
     vt_linear_start(&model->head, model->decodes ? bound : vt_xavier_bound(words, dim), bound);
     *result = &model->model;
     return VT_OK;
-}
-
-static void transformer_close(vt_model *base)
-{
-    transformer *model = (transformer *)base;
-    free(model->layers);
-    free(model);
-}
-
-static size_t saved_size(const vt_model *base)
-{
-    return sizeof(transformer_saved) + (size_t)((const transformer *)base)->count * sizeof(layer_saved);
-}
-
-static const vt_linear *head(const vt_model *base)
-{
-    return &((const transformer *)base)->head;
 }
 
 /* ---- the embedding ---- */
@@ -235,7 +207,7 @@ static bool is_pair(const transformer *model, int64_t i)
 
 static bool is_last_encoder(const transformer *model, int64_t i)
 {
-    return model->decodes && i == model->config->depth - 1;
+    return model->decodes && i == model->model.config->depth - 1;
 }
 
 /* Pushes what backward needs. */
@@ -251,7 +223,8 @@ static void reserve_layer(const transformer *model, const vt_pass *pass, int64_t
 /* Makes the stream behind layer i. */
 static void run_layer(const transformer *model, const vt_pass *pass, int64_t i, layer_saved *saved)
 {
-    const bool in_decoder = i >= model->config->depth, from_pair = is_pair(model, i), to_pair = is_pair(model, i + 1);
+    const bool in_decoder = i >= model->model.config->depth, from_pair = is_pair(model, i),
+               to_pair = is_pair(model, i + 1);
     const vt_matrix in = saved->in, x = from_pair ? half_of(model, in, !in_decoder) : in;
     const vt_matrix memory = in_decoder ? half_of(model, in, 1) : (vt_matrix){0};
     const vt_matrix own = to_pair ? half_of(model, saved->out, !in_decoder) : saved->out;
@@ -271,13 +244,13 @@ static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, in
     const vt_pass keeping = vt_pass_keeping(pass, i + 1);
     const bool runs_back = vt_model_keeps(&model->model, pass, i + 1);
     vt_transformer_layer_begin(&model->layers[i], &keeping,
-                               runs_back && model->config->recompute == VT_RECOMPUTE_LINEAR, &saved->layer);
+                               runs_back && model->model.config->recompute == VT_RECOMPUTE_LINEAR, &saved->layer);
     const size_t mark = pass->arena->used;
     vt_range_begin("layer %lld", (long long)i);
-    reserve_layer(model, vt_model_recomputes(model->config) ? pass : &keeping, i, saved);
+    reserve_layer(model, vt_model_recomputes(model->model.config) ? pass : &keeping, i, saved);
     run_layer(model, pass, i, saved);
     vt_range_end();
-    if (!runs_back || vt_model_recomputes(model->config)) vt_arena_pop(pass->arena, mark);
+    if (!runs_back || vt_model_recomputes(model->model.config)) vt_arena_pop(pass->arena, mark);
     return saved->out;
 }
 
@@ -295,10 +268,10 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
                                 transformer_saved *units)
 {
     layer_saved *saved = &units->layers[i];
-    const bool in_decoder = i >= model->config->depth;
+    const bool in_decoder = i >= model->model.config->depth;
     vt_range_begin("layer %lld backward", (long long)i);
     saved->layer.attention.made = saved->layer.cross.made = saved->layer.attention.kept;
-    if (vt_model_recomputes(model->config)) { /* the output is overwritten with the same bits */
+    if (vt_model_recomputes(model->model.config)) { /* the output is overwritten with the same bits */
         reserve_layer(model, pass, i, saved);
         run_layer(model, pass, i, saved);
     }
@@ -393,8 +366,8 @@ static const char *const identity[] = {"num_heads", "causal", "attention_scale",
         .name = name_, .identity = identity,                                                                           \
         .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT) | VT_AXES(VT_AXIS_PIPELINE), .check = check,        \
         .describe = describe, .describe_shares = describe_shares, .blocks = layers_of, .tokens = tokens,               \
-        .part_needed = part_needed, .open = transformer_open, .close = transformer_close, .saved_size = saved_size,    \
-        .forward = forward, .backward = backward, .head = head, .lay_out = lay_out                                     \
+        .part_needed = part_needed, .open = transformer_open, .forward = forward, .backward = backward,                \
+        .lay_out = lay_out                                                                                             \
     }
 
 const vt_model_kind vt_model_transformer = KIND("transformer");

@@ -7,52 +7,55 @@ double vt_xavier_bound(int64_t rows, int64_t columns)
     return sqrt(6.0 / (double)(rows + columns));
 }
 
+/* number: its dropout's. */
 static void build_attention(vt_attention *attention, vt_parameters *parameters, const char *prefix, const char *name,
-                            int64_t layer, bool crosses, const vt_transformer_layer_options *options)
+                            const vt_config *config, int64_t number, bool crosses)
 {
     char full[VT_PARAMETER_NAME];
-    const int64_t dim = options->dim;
-    const double default_bound = 1 / sqrt((double)dim); /* of torch.nn.Linear's biases */
+    const int64_t dim = config->embed_dim;
+    /* as torch.nn.Transformer names and starts its parameters; else each linear layer has a name */
+    const bool in_one = config->model == VT_MODEL_transformer;
+    const double bias_bound = in_one ? 0 : 1 / sqrt((double)dim); /* of torch.nn.Linear's biases */
     snprintf(full, sizeof full, "%s.%s", prefix, name);
-    vt_attention_options own = {.layer = layer,
+    vt_attention_options own = {.layer = number,
                                 .dim = dim,
-                                .heads = options->heads,
-                                .dropout = options->dropout,
+                                .heads = config->num_heads,
+                                .dropout = config->dropout,
                                 .crosses = crosses,
-                                .causal = options->causal,
-                                .unscaled = options->unscaled,
+                                .causal = config->causal,
+                                .unscaled = config->attention_scale == VT_SCALE_NONE,
                                 .names = {"linear_Q", "linear_K", "linear_V", "out_proj"},
-                                .in_one = options->in_one,
-                                .weight_bound = vt_xavier_bound(options->in_one ? 3 * dim : dim, dim),
-                                .bias_bound = options->in_one ? 0 : default_bound};
+                                .in_one = in_one,
+                                .weight_bound = vt_xavier_bound(in_one ? 3 * dim : dim, dim),
+                                .bias_bound = bias_bound};
     vt_attention_build(attention, parameters, full, &own);
-    vt_linear_start(&attention->proj, vt_xavier_bound(dim, dim), options->in_one ? 0 : default_bound);
+    vt_linear_start(&attention->proj, vt_xavier_bound(dim, dim), bias_bound);
 }
 
 void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *parameters, const char *prefix,
-                                const vt_transformer_layer_options *options)
+                                const vt_config *config, int64_t number)
 {
     char name[VT_PARAMETER_NAME];
-    const int64_t dim = options->dim, hidden = options->hidden;
+    const int64_t dim = config->embed_dim, hidden = config->ffn_dim;
+    layer->config = config;
     layer->dim = dim;
-    layer->layer = options->layer;
-    layer->dropout = options->dropout;
-    layer->is_decoder = options->cross_layer >= 0;
-    build_attention(&layer->attention, parameters, prefix, "self_attn", options->layer, false, options);
+    layer->layer = number;
+    layer->is_decoder = number >= config->depth;
+    build_attention(&layer->attention, parameters, prefix, "self_attn", config, number, false);
     if (layer->is_decoder)
-        build_attention(&layer->cross, parameters, prefix, "multihead_attn", options->cross_layer, true, options);
+        build_attention(&layer->cross, parameters, prefix, "multihead_attn", config, config->depth + number, true);
     vt_mlp_build(&layer->mlp, parameters, prefix,
-                 &(vt_mlp_options){.layer = options->layer,
+                 &(vt_mlp_options){.layer = number,
                                    .dim = dim,
                                    .hidden = hidden,
                                    .relu = true,
-                                   .dropout = options->dropout,
+                                   .dropout = config->dropout,
                                    .names = {"linear1", "linear2"}});
     vt_linear_start(&layer->mlp.fc1, vt_xavier_bound(hidden, dim), 1 / sqrt((double)dim));
     vt_linear_start(&layer->mlp.fc2, vt_xavier_bound(dim, hidden), 1 / sqrt((double)hidden));
-    for (int i = 0, number = 1; i < 3; i++) {
+    for (int i = 0, of_layer = 1; i < 3; i++) {
         if (i == 1 && !layer->is_decoder) continue;
-        snprintf(name, sizeof name, "%s.norm%d", prefix, number++);
+        snprintf(name, sizeof name, "%s.norm%d", prefix, of_layer++);
         vt_layer_norm_build(&layer->norms[i], parameters, name, dim, 1e-5f);
     }
 }
@@ -63,7 +66,7 @@ void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *para
 static vt_mask branch_mask(const vt_transformer_layer *layer, const vt_pass *pass, int i)
 {
     const int64_t number = i == 1 ? layer->cross.options.layer : layer->layer;
-    return vt_pass_mask(pass, layer->dropout, number, i == 2 ? VT_SITE_FC2 : VT_SITE_PROJECTION);
+    return vt_pass_mask(pass, layer->config->dropout, number, i == 2 ? VT_SITE_FC2 : VT_SITE_PROJECTION);
 }
 
 /* output = norms[i](x + masked(branch)) */
@@ -77,10 +80,8 @@ static void add_and_norm(const vt_transformer_layer *layer, const vt_pass *pass,
 void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass *pass, bool keeps,
                                 vt_transformer_layer_saved *saved)
 {
-    saved->attention = saved->cross = (vt_attention_saved){0};
-    if (!keeps || !pass->has_backward) return;
-    vt_attention_keep(&layer->attention, pass, &saved->attention);
-    if (layer->is_decoder) vt_attention_keep(&layer->cross, pass, &saved->cross);
+    vt_attention_begin(&layer->attention, pass, keeps, &saved->attention);
+    if (layer->is_decoder) vt_attention_begin(&layer->cross, pass, keeps, &saved->cross);
 }
 
 void vt_transformer_layer_reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,

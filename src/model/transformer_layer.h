@@ -12,19 +12,10 @@ typedef struct {
     vt_attention attention, cross;
     vt_layer_norm norms[3]; /* behind attention, a decoder's cross attention, and the MLP */
     vt_mlp mlp;
+    const vt_config *config;
     int64_t dim, layer;
     bool is_decoder;
-    double dropout;
 } vt_transformer_layer;
-
-typedef struct {
-    int64_t dim, heads, hidden;
-    int64_t layer;       /* its dropout's */
-    int64_t cross_layer; /* that of the decoder's second attention; -1: an encoder's layer */
-    double dropout;
-    bool causal, unscaled;
-    bool in_one; /* as torch.nn.Transformer names and starts its parameters; else each linear layer has a name */
-} vt_transformer_layer_options;
 
 /* What forward keeps for backward. */
 typedef struct {
@@ -35,11 +26,11 @@ typedef struct {
     vt_mlp_saved mlp;
 } vt_transformer_layer_saved;
 
-/* Registers prefix.… */
+/* Registers prefix.… of layer `number`, the encoder's before the decoder's. The configuration outlives the layer. */
 void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *parameters, const char *prefix,
-                                const vt_transformer_layer_options *options);
+                                const vt_config *config, int64_t number);
 
-/* Called once before forward. keeps: what attention makes outlives the rest (vt_attention_keep). */
+/* Called once before forward. keeps: what attention makes outlives the rest (vt_attention_begin). */
 void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass *pass, bool keeps,
                                 vt_transformer_layer_saved *saved);
 

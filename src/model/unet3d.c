@@ -2,8 +2,6 @@
  * parameters are those of its PyTorch state_dict. Each layer is a unit, in the order of computing: down 1 … depth, up
  * depth … 2, last. What goes down at a level, and what comes up to it, lie side by side in one matrix, so that nothing
  * has to be joined. An up layer is a convolution's data gradient with the same array of weights. */
-#include <stdlib.h>
-
 #include "base/memory.h"
 #include "base/text.h"
 #include "model/model.h"
@@ -21,8 +19,7 @@ typedef struct {
 
 typedef struct {
     vt_model model;
-    const vt_config *config;
-    int64_t side, depth, count, out_channels;
+    int64_t depth, count;
     int64_t channels[MOST_DEPTH + 1]; /* that go down to a level, from 1 on */
     layer layers[MOST_LAYERS];
 } unet;
@@ -75,9 +72,8 @@ static vt_span part_needed(const vt_config *config, vt_span needed)
 
 /* ---- parameters ---- */
 
-static void build(unet *model, vt_parameters *parameters, const char *name, layer l)
+static void build(unet *model, const vt_config *config, vt_parameters *parameters, const char *name, layer l)
 {
-    const vt_config *config = model->config;
     /* as PyTorch has it: [out, in] of a convolution, [in, out] of a transposed one */
     const int64_t first = l.up ? l.in : l.out, second = l.up ? l.out : l.in;
     const bool is_uniform = isnan(config->weight_init_conv_bias);
@@ -95,49 +91,36 @@ static vt_status unet_open(const vt_config *config, vt_parameters *parameters, v
     unet *model = vt_allocate(1, sizeof *model, "the model");
     char name[VT_PARAMETER_NAME];
     const int64_t depth = depth_of(config);
-    model->config = config;
-    model->side = config->data_size;
+    model->model.saved_bytes = sizeof(unet_saved);
     model->depth = depth;
-    model->out_channels = config->N_out_channels;
     model->channels[0] = IN_CHANNELS;
     int64_t *channels = model->channels;
     for (int64_t i = 1; i <= depth; i++) {
         channels[i] = widths[i] * config->unet_width;
         snprintf(name, sizeof name, "conv_down%lld.0", (long long)i);
-        build(model, parameters, name,
+        build(model, config, parameters, name,
               (layer){.level = i - 1, .in = channels[i - 1], .out = channels[i], .activation = VT_ACTIVATION_LEAKY});
     }
     for (int64_t i = depth; i >= 2; i--) {
         snprintf(name, sizeof name, "conv_up%lld.0", (long long)i);
-        build(model, parameters, name,
+        build(model, config, parameters, name,
               (layer){.up = true,
                       .level = i - 1,
                       .in = (i == depth ? 1 : 2) * channels[i],
                       .out = channels[i - 1],
                       .activation = VT_ACTIVATION_RELU});
     }
-    build(model, parameters, "conv_last",
-          (layer){.up = true, .in = 2 * channels[1], .out = model->out_channels, .activation = VT_ACTIVATION_TANH});
+    build(model, config, parameters, "conv_last",
+          (layer){.up = true, .in = 2 * channels[1], .out = config->N_out_channels, .activation = VT_ACTIVATION_TANH});
     *result = &model->model;
     return VT_OK;
-}
-
-static void unet_close(vt_model *model)
-{
-    free(model);
-}
-
-static size_t saved_size(const vt_model *model)
-{
-    (void)model;
-    return sizeof(unet_saved);
 }
 
 /* ---- the units ---- */
 
 static int64_t side_of(const unet *model, int64_t level)
 {
-    return model->side >> level;
+    return model->model.config->data_size >> level;
 }
 
 static vt_matrix weight_of(const layer *l)
@@ -184,7 +167,8 @@ static int64_t rows_of(const unet *model, const vt_pass *pass, int64_t level)
 
 static vt_matrix up_gradient(const unet *model, const unet_saved *saved, int64_t level)
 {
-    return up_part(model, vt_model_recomputes(model->config) ? saved->level[level] : saved->gradient[level], level);
+    return up_part(model, vt_model_recomputes(model->model.config) ? saved->level[level] : saved->gradient[level],
+                   level);
 }
 
 /* Behind the last unit of forward, for backward. */
@@ -193,24 +177,25 @@ static void reserve_gradients(const unet *model, const vt_pass *pass, unet_saved
     vt_arena *arena = pass->arena;
     const size_t begin = arena->used;
     size_t end = begin;
-    if (vt_model_recomputes(model->config) && pass->type == VT_FLOAT32) {
-        saved->output = vt_pass_push_float32(pass, vt_pass_rows(pass), model->out_channels);
+    if (vt_model_recomputes(model->model.config) && pass->type == VT_FLOAT32) {
+        saved->output = vt_pass_push_float32(pass, vt_pass_rows(pass), model->model.config->N_out_channels);
         end = arena->used;
         vt_arena_pop(arena, begin);
     }
     for (int64_t i = 1; i <= model->depth; i++) {
-        const int64_t columns = vt_model_recomputes(model->config) ? model->channels[i] : columns_of(model, i);
+        const int64_t columns = vt_model_recomputes(model->model.config) ? model->channels[i] : columns_of(model, i);
         saved->gradient[i] = vt_pass_push(pass, rows_of(model, pass, i), columns);
     }
     if (end > arena->used) vt_arena_push(arena, end - arena->used);
     for (int64_t i = 1; i < model->depth; i++)
-        if (vt_model_recomputes(model->config)) saved->bias_sums[i] = vt_pass_push_float32(pass, 1, model->channels[i]);
+        if (vt_model_recomputes(model->model.config))
+            saved->bias_sums[i] = vt_pass_push_float32(pass, 1, model->channels[i]);
 }
 
 static vt_matrix down_gradient(const unet *model, const unet_saved *saved, int64_t level)
 {
-    return vt_model_recomputes(model->config) ? saved->gradient[level]
-                                              : down_part(model, saved->gradient[level], level);
+    return vt_model_recomputes(model->model.config) ? saved->gradient[level]
+                                                    : down_part(model, saved->gradient[level], level);
 }
 
 /* The gradient of what an up layer read, of which dy is the result's. */
@@ -221,7 +206,7 @@ static void up_backward_input(const unet *model, const vt_pass *pass, const laye
     const int64_t level = l->level + 1, columns = model->channels[level];
     const vt_matrix gradient = saved->gradient[level], sums = saved->bias_sums[level];
     vt_matrix weight = weight_of(l);
-    if (vt_model_recomputes(model->config) && level < model->depth) {
+    if (vt_model_recomputes(model->model.config) && level < model->depth) {
         /* what came up by itself, and then what went down */
         const vt_matrix up = up_part(model, saved->level[level], level);
         weight.rows = shape.out = columns;
@@ -275,7 +260,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     }
     if (l->level > 0 || !l->up || !pass->has_backward) return out;
     saved->output = out;
-    if (pass->type == VT_FLOAT32 && !vt_model_recomputes(model->config)) {
+    if (pass->type == VT_FLOAT32 && !vt_model_recomputes(model->model.config)) {
         /* the loss's gradient may replace the prediction */
         saved->output = vt_pass_push_float32(pass, out.rows, out.columns);
         backend->convert(backend, out, saved->output);
@@ -290,10 +275,10 @@ static void up_backward(const unet *model, const vt_pass *pass, const layer *l, 
     const vt_convolution shape = shape_of(model, pass, l);
     const vt_matrix out = l->level == 0 ? saved->output : up_part(model, saved->level[l->level], l->level);
     const vt_matrix dy = l->level == 0 ? dout : up_gradient(model, saved, l->level);
-    if (vt_model_recomputes(model->config) && l->level == 0 && pass->type == VT_FLOAT32)
+    if (vt_model_recomputes(model->model.config) && l->level == 0 && pass->type == VT_FLOAT32)
         up_forward(model, pass, l, saved, out);
     float *dbias = vt_pass_gradient(pass, l->bias);
-    if (vt_model_recomputes(model->config) && l->level > 0)
+    if (vt_model_recomputes(model->model.config) && l->level > 0)
         backend->position_backward(backend, saved->bias_sums[l->level], vt_matrix_make(dbias, 1, l->out));
     else
         backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, dbias);
@@ -335,27 +320,22 @@ static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_mod
 {
     const unet *model = (const unet *)base;
     vt_matrix volume = volume_of(pass, tensor);
-    volume.stride = volume.stride > volume.columns ? volume.stride : volume.columns;
-    volume.columns = model->out_channels;
+    volume.columns = model->model.config->N_out_channels;
     return volume;
 }
 
-static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix rows, const float *mean,
-                         const float *inverse_std)
+static vt_patch_grid prediction_grid(const vt_model *base, int64_t batch)
 {
     const unet *model = (const unet *)base;
-    const int64_t side = model->side, channels = rows.columns;
-    const vt_patch_grid grid = {.batch = pass->batch,
-                                .field_channels = channels,
-                                .channels = channels,
-                                .height = side * side,
-                                .width = side,
-                                .patch = 1,
-                                .order = VT_PATCH_CHANNEL_LAST,
-                                .tokens = side * side * side};
-    vt_matrix fields = vt_pass_push_float32(pass, pass->batch * channels, grid.tokens);
-    pass->backend->patches_store(pass->backend, &grid, rows, mean, inverse_std, fields.data);
-    return fields;
+    const int64_t side = model->model.config->data_size, channels = model->model.config->N_out_channels;
+    return (vt_patch_grid){.batch = batch,
+                           .field_channels = channels,
+                           .channels = channels,
+                           .height = side * side,
+                           .width = side,
+                           .patch = 1,
+                           .order = VT_PATCH_CHANNEL_LAST,
+                           .tokens = side * side * side};
 }
 
 static const char *const identity[] = {"data_size", "full_scale", NULL};
@@ -367,9 +347,7 @@ const vt_model_kind vt_model_unet3d = {.name = "unet3d",
                                        .tokens = tokens,
                                        .part_needed = part_needed,
                                        .open = unet_open,
-                                       .close = unet_close,
-                                       .saved_size = saved_size,
                                        .forward = forward,
                                        .backward = backward,
-                                       .lay_out = lay_out,
-                                       .restore = restore};
+                                       .prediction_grid = prediction_grid,
+                                       .lay_out = lay_out};

@@ -2,8 +2,6 @@
  * head. Names and shapes of the parameters are those of the tutorials' PyTorch state_dict. Its units are the embedding
  * (0), the blocks (1 … depth) and the head (depth + 1); its tensors are fields, 0 the input, 1 the target and 2 the
  * forcings, whose channels follow the input's in each patch. */
-#include <stdlib.h>
-
 #include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
@@ -15,13 +13,12 @@
 
 typedef struct {
     vt_model model;
-    const vt_config *config;
     vt_linear patch_embed; /* a convolution with kernel = stride = patch is a linear map of each patch */
     const vt_parameter *pos_embed;
     vt_linear noise; /* of the random numbers of a row and of a token; only in a run with loss crps */
-    vt_block *blocks;
     vt_layer_norm norm;
     vt_linear head;
+    vt_block blocks[]; /* [depth] */
 } vit;
 
 typedef struct {
@@ -51,11 +48,10 @@ static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, cons
 
 static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt_model **result)
 {
-    vit *model = vt_allocate(1, sizeof *model, "the model");
     const int64_t dim = config->embed_dim, depth = config->depth;
     const vt_parallel *parallel = parameters->parallel;
-    model->config = config;
-    model->blocks = vt_allocate((size_t)depth, sizeof *model->blocks, "the model");
+    vit *model = vt_allocate(1, sizeof *model + (size_t)depth * sizeof model->blocks[0], "the model");
+    model->model.saved_bytes = sizeof(vit_saved) + (size_t)depth * sizeof(vt_block_saved);
     build_patch_embed(&model->patch_embed, parameters, config);
     vt_parameter *position = vt_parameters_add(parameters, "", "pos_embed", 3,
                                                (const int64_t[]){1, parallel->token_count, dim}, VT_START_NORMAL, 0.02);
@@ -67,10 +63,8 @@ static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt
         model->noise.weight->comes_later = true;
     }
     for (int64_t i = 0; i < depth; i++) {
-        double path_rate = depth > 1 ? config->dropout * (double)i / (double)(depth - 1) : 0;
-        vt_block_options block = {dim, config->num_heads, (vt_gelu)config->gelu, config->dropout, path_rate};
         vt_parameters_next_unit(parameters);
-        vt_block_build(&model->blocks[i], parameters, i, &block);
+        vt_block_build(&model->blocks[i], parameters, i, config);
     }
     vt_parameters_next_unit(parameters);
     vt_layer_norm_build(&model->norm, parameters, "norm", dim, 1e-6f);
@@ -78,18 +72,6 @@ static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt
                     config->n_out_channels * config->patch_size * config->patch_size, VT_LINEAR_WHOLE, false);
     *result = &model->model;
     return VT_OK;
-}
-
-static void vit_close(vt_model *base)
-{
-    vit *model = (vit *)base;
-    free(model->blocks);
-    free(model);
-}
-
-static size_t saved_size(const vt_model *base)
-{
-    return sizeof(vit_saved) + (size_t)((const vit *)base)->config->depth * sizeof(vt_block_saved);
 }
 
 static char *describe(const vt_config *config)
@@ -115,7 +97,7 @@ static int64_t blocks(const vt_config *config)
 
 static int64_t head_unit(const vit *model)
 {
-    return model->config->depth + 1;
+    return model->model.config->depth + 1;
 }
 
 /* ---- fields and patches ---- */
@@ -142,7 +124,7 @@ static vt_span part_needed(const vt_config *config, vt_span tokens)
 /* This rank's tokens, in this rank's rows of the fields. */
 static vt_patch_grid grid_of(const vit *model, int64_t batch, int64_t channels, vt_patch_order order)
 {
-    const vt_config *config = model->config;
+    const vt_config *config = model->model.config;
     vt_span tokens = model->model.parallel->own, rows = part_needed(config, tokens);
     return (vt_patch_grid){.batch = batch,
                            .field_channels = channels,
@@ -158,8 +140,8 @@ static vt_patch_grid grid_of(const vit *model, int64_t batch, int64_t channels, 
 static vt_patch_grid output_grid(const vt_model *base, int64_t batch)
 {
     const vit *model = (const vit *)base;
-    vt_patch_grid grid = grid_of(model, batch, model->config->n_out_channels, VT_PATCH_CHANNEL_LAST);
-    grid.missing = model->config->missing == VT_GAPS_MASK ? VT_MISSING_LEFT_OUT : VT_MISSING_STAYS;
+    vt_patch_grid grid = grid_of(model, batch, model->model.config->n_out_channels, VT_PATCH_CHANNEL_LAST);
+    grid.missing = model->model.config->missing == VT_GAPS_MASK ? VT_MISSING_LEFT_OUT : VT_MISSING_STAYS;
     return grid;
 }
 
@@ -167,15 +149,15 @@ static vt_patch_grid input_grid(const vit *model, int64_t batch, const vt_model_
 {
     vt_patch_grid grid = grid_of(model, batch, piece->channels, VT_PATCH_CHANNEL_FIRST);
     grid.field_channels = vt_model_tensor_stride(piece);
-    grid.beyond = model->config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE;
-    grid.missing = model->config->missing == VT_GAPS_MASK ? VT_MISSING_MEAN : VT_MISSING_STAYS;
+    grid.beyond = model->model.config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE;
+    grid.missing = model->model.config->missing == VT_GAPS_MASK ? VT_MISSING_MEAN : VT_MISSING_STAYS;
     return grid;
 }
 
 /* The columns of channels `first` … of the input's patches. */
 static vt_matrix piece_of(const vit *model, vt_matrix patches, int64_t first, int64_t channels)
 {
-    const int64_t points = model->config->patch_size * model->config->patch_size;
+    const int64_t points = model->model.config->patch_size * model->model.config->patch_size;
     return vt_matrix_columns(patches, first * points, channels * points);
 }
 
@@ -187,7 +169,7 @@ static void load_piece(const vt_pass *pass, const vt_patch_grid *grid, const vt_
 /* The last channels of the input's patches; of these no missing points are shown. */
 static void load_forcings(const vit *model, const vt_pass *pass, const vt_model_tensor *forcings, vt_matrix patches)
 {
-    const vt_config *config = model->config;
+    const vt_config *config = model->model.config;
     const int64_t first = config->n_in_channels * (config->mask_channels ? 2 : 1);
     if (vt_config_forcing_channels(config) == 0) return;
     const vt_patch_grid grid = input_grid(model, pass->batch, forcings);
@@ -196,7 +178,7 @@ static void load_forcings(const vit *model, const vt_pass *pass, const vt_model_
 
 static vt_matrix load_input(const vit *model, const vt_pass *pass, const vt_model_tensor *tensors)
 {
-    const vt_config *config = model->config;
+    const vt_config *config = model->model.config;
     vt_matrix patches = vt_pass_push(pass, vt_pass_rows(pass), model->patch_embed.in);
     int64_t channel = 0;
     VT_ASSERT(tensors != NULL);
@@ -229,50 +211,16 @@ static void backward_input(const vit *model, const vt_pass *pass, const vt_model
     }
 }
 
-static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_model_tensor *tensor)
-{
-    const vit *model = (const vit *)base;
-    vt_patch_grid grid = output_grid(base, pass->batch);
-    grid.field_channels = vt_model_tensor_stride(tensor);
-    vt_matrix rows = vt_pass_push_float32(pass, vt_pass_rows(pass), model->head.out);
-    pass->backend->patches_load(pass->backend, &grid, tensor->values, tensor->mean, tensor->inverse_std, rows);
-    return rows;
-}
-
-static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix rows, const float *mean,
-                         const float *inverse_std)
-{
-    const vit *model = (const vit *)base;
-    vt_patch_grid grid = output_grid(base, pass->batch);
-    if (base->parallel->tokens->size > 1) {
-        VT_ASSERT(pass->batch == 1);
-        rows = vt_region_gather_sample(base->parallel, pass->arena, rows);
-        grid.height = model->config->img_size[0];
-        grid.first_token = 0;
-        grid.tokens = base->parallel->token_count;
-    }
-    vt_matrix fields = vt_pass_push_float32(pass, grid.batch * grid.channels, grid.height * grid.width);
-    pass->backend->patches_store(pass->backend, &grid, rows, mean, inverse_std, fields.data);
-    return fields;
-}
-
-static void channel_squares(const vt_model *base, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                            const float *row_weights, double *squares)
-{
-    vt_patch_grid grid = output_grid(base, pass->batch);
-    pass->backend->channel_squares(pass->backend, &grid, prediction, target, row_weights, squares);
-}
-
 /* ---- the embedding ---- */
 
 static vt_matrix position(const vit *model, float *data)
 {
-    return vt_matrix_make(data, model->model.parallel->own.count, model->config->embed_dim);
+    return vt_matrix_make(data, model->model.parallel->own.count, model->model.config->embed_dim);
 }
 
 static vt_mask position_mask(const vit *model, const vt_pass *pass)
 {
-    return vt_pass_mask(pass, model->config->dropout, model->config->depth, VT_SITE_POSITION);
+    return vt_pass_mask(pass, model->model.config->dropout, model->model.config->depth, VT_SITE_POSITION);
 }
 
 /* The random numbers of this pass's rows and tokens: the same whenever they are drawn. */
@@ -305,7 +253,7 @@ static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const 
 {
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
-    vt_matrix x = vt_pass_push_stream(pass, 0, vt_pass_rows(pass), model->config->embed_dim);
+    vt_matrix x = vt_pass_push_stream(pass, 0, vt_pass_rows(pass), model->model.config->embed_dim);
     size_t mark = pass->arena->used;
     vt_linear_forward(&model->patch_embed, pass, load_input(model, pass, tensors), x);
     vt_arena_pop(pass->arena, mark);
@@ -323,7 +271,7 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
     if (!model->pos_embed->frozen) backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
     vt_matrix dembedding = pass->type == VT_FLOAT32 ? dx : saved->gradient;
-    if (pass->type != VT_FLOAT32 && !vt_pass_rounds_gradient(pass, model->config->dropout))
+    if (pass->type != VT_FLOAT32 && !vt_pass_rounds_gradient(pass, model->model.config->dropout))
         backend->convert(backend, dx, dembedding);
     vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, tensors), dembedding, (vt_matrix){0});
     if (pass->crps != NULL)
@@ -336,16 +284,15 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
 static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_saved *saved)
 {
     const bool runs_back = vt_model_keeps(&model->model, pass, i + 1);
-    const bool keep = runs_back && !vt_model_recomputes(model->config);
+    const bool keep = runs_back && !vt_model_recomputes(model->model.config);
     vt_block_saved *kept = &saved->blocks[i];
-    vt_matrix output = vt_pass_push_stream(pass, i + 1, vt_pass_rows(pass), model->config->embed_dim);
+    vt_matrix output = vt_pass_push_stream(pass, i + 1, vt_pass_rows(pass), model->model.config->embed_dim);
     const vt_pass keeping = vt_pass_keeping(pass, i + 1);
-    kept->attention = (vt_attention_saved){0};
-    if (runs_back && model->config->recompute == VT_RECOMPUTE_LINEAR)
-        vt_attention_keep(&model->blocks[i].attention, &keeping, &kept->attention);
+    vt_attention_begin(&model->blocks[i].attention, &keeping,
+                       runs_back && model->model.config->recompute == VT_RECOMPUTE_LINEAR, &kept->attention);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
-    vt_block_reserve(&model->blocks[i], vt_model_recomputes(model->config) ? pass : &keeping, output, keep, kept);
+    vt_block_reserve(&model->blocks[i], vt_model_recomputes(model->model.config) ? pass : &keeping, output, keep, kept);
     vt_block_forward(&model->blocks[i], pass, &saved->stream, output, saved->branch, kept);
     vt_range_end();
     if (!keep) vt_arena_pop(pass->arena, mark);
@@ -356,7 +303,7 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
     const vt_block *block = &model->blocks[i];
     vt_block_saved *kept = &saved->blocks[i];
     vt_range_begin("block %lld backward", (long long)i);
-    if (vt_model_recomputes(model->config)) { /* but not its output */
+    if (vt_model_recomputes(model->model.config)) { /* but not its output */
         vt_residual stream = {.sum = kept->input};
         kept->attention.made = kept->attention.kept;
         vt_block_reserve(block, pass, dx, true, kept);
@@ -381,7 +328,7 @@ static vt_matrix backward_head(const vit *model, const vt_pass *pass, vt_matrix 
 {
     vt_matrix dx = saved->stream_gradient;
     vt_matrix_clear(pass->backend, dx);
-    const bool rounds = vt_pass_rounds_gradient(pass, model->config->dropout);
+    const bool rounds = vt_pass_rounds_gradient(pass, model->model.config->dropout);
     vt_linear_backward(&model->head, pass, saved->branch, dprediction, saved->gradient); /* read by nothing since */
     vt_layer_norm_backward(&model->norm, pass, saved->stream.sum, saved->gradient, dx,
                            rounds ? saved->gradient : (vt_matrix){0}, &saved->norm);
@@ -398,7 +345,7 @@ static bool is_last(const vt_saved *saved, int64_t unit)
 /* What all units use. in: the stream from another stage, or nothing. */
 static void begin(const vit *model, const vt_pass *pass, vt_matrix in, vit_saved *saved)
 {
-    const int64_t rows = vt_pass_rows(pass), dim = model->config->embed_dim;
+    const int64_t rows = vt_pass_rows(pass), dim = model->model.config->embed_dim;
     saved->stream = (vt_residual){.sum = in};
     saved->branch = vt_pass_push(pass, rows, dim);
     if (pass->has_backward) saved->gradient = vt_pass_push(pass, rows, dim);
@@ -427,7 +374,8 @@ static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t uni
     const vit *model = (const vit *)base;
     vit_saved *saved = (vit_saved *)units;
     if (unit == head_unit(model)) return backward_head(model, pass, dout, saved);
-    if (is_last(units, unit) && vt_pass_rounds_gradient(pass, model->config->dropout)) /* it is from another stage */
+    if (is_last(units, unit) &&
+        vt_pass_rounds_gradient(pass, model->model.config->dropout)) /* it is from another stage */
         pass->backend->convert(pass->backend, dout, saved->gradient);
     if (unit > 0) {
         backward_block(model, pass, unit - 1, dout, saved);
@@ -443,6 +391,7 @@ static const char *const identity[] = {
 const vt_model_kind vt_model_vit = {.name = "vit",
                                     .identity = identity,
                                     .takes_forcings = true,
+                                    .rolls_out = true,
                                     .check = vt_model_check_heads,
                                     .axes =
                                         VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT) | VT_AXES(VT_AXIS_PIPELINE),
@@ -453,11 +402,6 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                     .grid = grid,
                                     .part_needed = part_needed,
                                     .open = vit_open,
-                                    .close = vit_close,
-                                    .saved_size = saved_size,
                                     .forward = forward,
                                     .backward = backward,
-                                    .lay_out = lay_out,
-                                    .restore = restore,
-                                    .prediction_grid = output_grid,
-                                    .channel_squares = channel_squares};
+                                    .prediction_grid = output_grid};

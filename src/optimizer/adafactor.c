@@ -29,6 +29,15 @@ static bool is_factored(const vt_parameter *parameter)
     return parameter->dimensions > 1;
 }
 
+enum { ROW, COLUMN, MOMENT2, MOMENT1 };
+
+static vt_kept_form form(const vt_config *config, int state, const vt_parameter *parameter)
+{
+    if (state == MOMENT1) return config->adafactor_beta1 > 0 ? VT_KEPT_NUMBERS : VT_KEPT_NOTHING;
+    if (!is_factored(parameter)) return state == MOMENT2 ? VT_KEPT_NUMBERS : VT_KEPT_NOTHING;
+    return state == ROW ? VT_KEPT_ROWS : state == COLUMN ? VT_KEPT_COLUMNS : VT_KEPT_NOTHING;
+}
+
 static void configure(const vt_config *config, vt_update *rule)
 {
     rule->adafactor = (vt_adafactor){.original = config->adafactor == VT_ADAFACTOR_ORIGINAL,
@@ -44,8 +53,7 @@ static vt_factored shape_of(const vt_whole_part *part)
 {
     const vt_parameter *p = part->parameter;
     const int last = p->dimensions - 1;
-    vt_factored shape = {.elements = 1, .first = part->piece.first, .count = part->piece.count};
-    for (int i = 0; i <= last; i++) shape.elements *= (double)p->shape[i];
+    vt_factored shape = {.elements = (double)p->whole_count, .first = part->piece.first, .count = part->piece.count};
     if (!is_factored(p)) return shape;
     shape.matrices = 1;
     for (int i = 0; i < last - 1; i++) shape.matrices *= p->shape[i];
@@ -64,51 +72,51 @@ static vt_factored shape_of(const vt_whole_part *part)
     return shape;
 }
 
-static float *kept_of(const vt_whole *whole, const vt_parameter *parameter, const char *name)
+static float *kept_of(const vt_optimizer *optimizer, const vt_parameter *parameter, int state)
 {
-    vt_kept_part part;
-    return vt_kept_part_named(whole->kept, name, parameter, &part) ? part.numbers : NULL;
+    const vt_kept_place *place = &optimizer->kept->places[state];
+    return place->state != NULL ? place->parts[parameter->index].memory.numbers : NULL;
 }
 
-static void close_adafactor(const vt_whole *whole, void *own)
+static void close_adafactor(const vt_optimizer *optimizer)
 {
-    adafactor *a = own;
-    whole->backend->release(whole->backend, a->sums);
-    whole->backend->release(whole->backend, a->scales);
+    adafactor *a = optimizer->whole.memory;
+    optimizer->backend->release(optimizer->backend, a->sums);
+    optimizer->backend->release(optimizer->backend, a->scales);
     free(a->tensors);
     free(a);
 }
 
-static vt_status open_adafactor(const vt_whole *whole, void **own)
+static vt_status open_adafactor(vt_optimizer *optimizer)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = whole->backend;
+    vt_backend *backend = optimizer->backend;
     adafactor *a = vt_allocate(1, sizeof *a, "the optimizer");
     int64_t sums = 0;
-    *own = a;
-    a->tensors = vt_allocate((size_t)whole->count + 1, sizeof *a->tensors, "the optimizer");
-    for (int64_t i = 0; i < whole->count; i++) {
-        a->tensors[i].shape = shape_of(&whole->parts[i]);
+    optimizer->whole.memory = a;
+    a->tensors = vt_allocate((size_t)optimizer->whole.count + 1, sizeof *a->tensors, "the optimizer");
+    for (int64_t i = 0; i < optimizer->whole.count; i++) {
+        a->tensors[i].shape = shape_of(&optimizer->whole.parts[i]);
         sums += vt_factored_sums(&a->tensors[i].shape);
     }
-    a->count = sums + 2 * whole->count;
+    a->count = sums + 2 * optimizer->whole.count;
     VT_TAKE(backend, VT_MEMORY_WORKSPACE, a->count, a->sums);
     VT_TAKE(backend, VT_MEMORY_WORKSPACE, sums, a->scales);
     int64_t next = 0;
-    for (int64_t i = 0; i < whole->count; i++) {
-        const vt_whole_part *part = &whole->parts[i];
+    for (int64_t i = 0; i < optimizer->whole.count; i++) {
+        const vt_whole_part *part = &optimizer->whole.parts[i];
         tensor_of *t = &a->tensors[i];
         t->sums = a->sums + next;
         t->scales = a->scales + next;
         next += vt_factored_sums(&t->shape);
         t->sizes = a->sums + sums + 2 * i;
-        t->gradients = whole->parameters->gradients + part->gradient;
-        t->values = whole->parameters->values + part->value;
-        t->rounded = vt_parameters_rounded(whole->parameters, part->value);
-        t->row = kept_of(whole, part->parameter, "row");
-        t->column = kept_of(whole, part->parameter, "column");
-        t->moment1 = kept_of(whole, part->parameter, "moment1");
-        t->moment2 = kept_of(whole, part->parameter, "moment2");
+        t->gradients = optimizer->parameters->gradients + part->gradient;
+        t->values = optimizer->parameters->values + part->value;
+        t->rounded = vt_parameters_rounded(optimizer->parameters, part->value);
+        t->row = kept_of(optimizer, part->parameter, ROW);
+        t->column = kept_of(optimizer, part->parameter, COLUMN);
+        t->moment1 = kept_of(optimizer, part->parameter, MOMENT1);
+        t->moment2 = kept_of(optimizer, part->parameter, MOMENT2);
     }
 done:
     return status;
@@ -116,14 +124,14 @@ done:
 
 /* The three phases of a step. Between them the ranks add up what each has of the sums. The first, whose sums contain
  * the norm of all gradients, comes before it is decided what they are multiplied by. */
-static void add_squares(const vt_whole *whole, void *own, double *result)
+static void add_squares(const vt_optimizer *optimizer, double *result)
 {
-    const adafactor *a = own;
-    vt_backend *backend = whole->backend;
+    const adafactor *a = optimizer->whole.memory;
+    vt_backend *backend = optimizer->backend;
     backend->zero(backend, a->sums, (size_t)a->count * sizeof(double));
-    for (int64_t i = 0; i < whole->count; i++) {
+    for (int64_t i = 0; i < optimizer->whole.count; i++) {
         const tensor_of *t = &a->tensors[i];
-        const vt_whole_part *part = &whole->parts[i];
+        const vt_whole_part *part = &optimizer->whole.parts[i];
         if (t->shape.rows > 0 && part->counts)
             backend->factored_squares(backend, &t->shape, t->gradients, t->sums, part->share, result);
         else
@@ -131,64 +139,53 @@ static void add_squares(const vt_whole *whole, void *own, double *result)
     }
 }
 
-static void find_scales(const vt_whole *whole, const tensor_of *t, bool counts)
+static void find_scales(const vt_optimizer *optimizer, const tensor_of *t, bool counts)
 {
-    vt_backend *backend = whole->backend;
+    vt_backend *backend = optimizer->backend;
     if (t->shape.rows > 0)
-        backend->adafactor_means(backend, whole->rule, whole->state, &t->shape, t->sums, t->row, t->column, t->scales);
+        backend->adafactor_means(backend, &optimizer->rule, optimizer->state, &t->shape, t->sums, t->row, t->column,
+                                 t->scales);
     if (t->shape.count > 0)
-        backend->adafactor_norm(backend, whole->rule, whole->state, &t->shape, t->gradients, t->values, t->scales,
-                                t->moment2, counts ? t->sizes : NULL);
+        backend->adafactor_norm(backend, &optimizer->rule, optimizer->state, &t->shape, t->gradients, t->values,
+                                t->scales, t->moment2, counts ? t->sizes : NULL);
 }
 
-static void apply(const vt_whole *whole, const tensor_of *t)
+static void apply(const vt_optimizer *optimizer, const tensor_of *t)
 {
-    vt_backend *backend = whole->backend;
+    vt_backend *backend = optimizer->backend;
     if (t->shape.count > 0)
-        backend->adafactor_apply(backend, whole->rule, whole->state, &t->shape, t->gradients, t->scales, t->moment2,
-                                 t->sizes, t->values, t->rounded, t->moment1);
+        backend->adafactor_apply(backend, &optimizer->rule, optimizer->state, &t->shape, t->gradients, t->scales,
+                                 t->moment2, t->sizes, t->values, t->rounded, t->moment1);
 }
 
-static void step_adafactor(const vt_whole *whole, void *own)
+static void step_adafactor(const vt_optimizer *optimizer)
 {
-    const adafactor *a = own;
-    const int64_t count = whole->count, sums = a->count - 2 * count;
-    if (whole->group->size == 1) { /* tensor by tensor, which then lies in a cache */
+    const adafactor *a = optimizer->whole.memory;
+    const int64_t count = optimizer->whole.count, sums = a->count - 2 * count;
+    if (optimizer->whole.group->size == 1) { /* tensor by tensor, which then lies in a cache */
         for (int64_t i = 0; i < count; i++) {
-            find_scales(whole, &a->tensors[i], true);
-            apply(whole, &a->tensors[i]);
+            find_scales(optimizer, &a->tensors[i], true);
+            apply(optimizer, &a->tensors[i]);
         }
         return;
     }
-    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums, sums, NULL);
-    for (int64_t i = 0; i < count; i++) find_scales(whole, &a->tensors[i], whole->parts[i].counts);
-    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums + sums, 2 * count, NULL);
-    for (int64_t i = 0; i < count; i++) apply(whole, &a->tensors[i]);
+    vt_group_all_reduce(optimizer->whole.group, VT_SUM_FLOAT64, a->sums, sums, NULL);
+    for (int64_t i = 0; i < count; i++) find_scales(optimizer, &a->tensors[i], optimizer->whole.parts[i].counts);
+    vt_group_all_reduce(optimizer->whole.group, VT_SUM_FLOAT64, a->sums + sums, 2 * count, NULL);
+    for (int64_t i = 0; i < count; i++) apply(optimizer, &a->tensors[i]);
 }
-
-static const vt_optimizer_kind *variant(const vt_config *config);
 
 /* pos_embed is split over the context axis, too. */
-static const vt_whole_update whole_tensors = {VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT), open_adafactor,
-                                              add_squares, step_adafactor, close_adafactor};
+static const vt_whole_update whole_tensors = {NULL,           VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
+                                              open_adafactor, add_squares,
+                                              step_adafactor, close_adafactor};
 
-#define ADAFACTOR                                                                                                      \
-    .name = "Adafactor", .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure, .variant = variant,         \
-    .whole = &whole_tensors
-
-static const vt_optimizer_kind vectors = {ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}}};
-static const vt_optimizer_kind vectors_with_moment1 = {
-    ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}, {"moment1", "first moment", VT_KEPT_NUMBERS}}};
-static const vt_optimizer_kind with_moment1 = {ADAFACTOR,
-                                               .states = {{"row", "row means of", VT_KEPT_ROWS},
-                                                          {"column", "column means of", VT_KEPT_COLUMNS},
-                                                          {"moment1", "first moment", VT_KEPT_NUMBERS}},
-                                               .takes = is_factored, .rest = &vectors_with_moment1};
-const vt_optimizer_kind vt_optimizer_Adafactor = {
-    ADAFACTOR, .states = {{"row", "row means of", VT_KEPT_ROWS}, {"column", "column means of", VT_KEPT_COLUMNS}},
-    .takes = is_factored, .rest = &vectors};
-
-static const vt_optimizer_kind *variant(const vt_config *config)
-{
-    return config->adafactor_beta1 > 0 ? &with_moment1 : &vt_optimizer_Adafactor;
-}
+const vt_optimizer_kind vt_optimizer_Adafactor = {.name = "Adafactor",
+                                                  .states = {[ROW] = {"row", "row means of"},
+                                                             [COLUMN] = {"column", "column means of"},
+                                                             [MOMENT2] = {"moment2", "second moment"},
+                                                             [MOMENT1] = {"moment1", "first moment"}},
+                                                  .form = form,
+                                                  .rule = {.kind = VT_OPTIMIZER_Adafactor},
+                                                  .configure = configure,
+                                                  .whole = &whole_tensors};

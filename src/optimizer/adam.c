@@ -9,15 +9,14 @@ void vt_adam_configure(const vt_config *config, vt_update *rule)
 }
 
 void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                    float *values, uint16_t *rounded, void *const *states, int64_t count)
+                    float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count)
 {
-    backend->update(backend, rule, state, gradients, values, rounded, states[0], states[1], count);
+    backend->update(backend, rule, state, gradients, values, rounded, states[0].numbers, states[1].numbers, count);
 }
 
 #define ADAM(name_)                                                                                                    \
     {                                                                                                                  \
-        .name = #name_,                                                                                                \
-        .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}, {"moment2", "second moment", VT_KEPT_NUMBERS}},       \
+        .name = #name_, .states = {{"moment1", "first moment"}, {"moment2", "second moment"}},                         \
         .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = vt_adam_configure, .update = vt_adam_update               \
     }
 

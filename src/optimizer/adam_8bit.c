@@ -6,11 +6,11 @@
 
 enum { SMALLEST = 4096 }; /* elements of the whole tensor */
 
-static bool takes(const vt_parameter *parameter)
+static vt_kept_form form(const vt_config *config, int state, const vt_parameter *parameter)
 {
-    int64_t elements = 1;
-    for (int i = 0; i < parameter->dimensions; i++) elements *= parameter->shape[i];
-    return elements >= SMALLEST && strcmp(parameter->name, "embed.weight") != 0;
+    (void)config;
+    if (parameter->whole_count < SMALLEST || strcmp(parameter->name, "embed.weight") == 0) return VT_KEPT_NUMBERS;
+    return state == 0 ? VT_KEPT_SIGNED_CODES : VT_KEPT_UNSIGNED_CODES;
 }
 
 static int64_t grain(const vt_config *config)
@@ -25,19 +25,19 @@ static void configure(const vt_config *config, vt_update *rule)
 }
 
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, void *const *states, int64_t count)
+                   float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count)
 {
-    backend->update_in_codes(backend, rule, state, gradients, values, rounded, states[0], states[1], states[2],
-                             states[3], count);
+    if (states[0].codes == NULL)
+        vt_adam_update(backend, rule, state, gradients, values, rounded, states, count);
+    else
+        backend->update_in_codes(backend, rule, state, gradients, values, rounded, states[0].codes, states[0].scales,
+                                 states[1].codes, states[1].scales, count);
 }
 
 #define IN_8_BITS(wide)                                                                                                \
     {                                                                                                                  \
-        .name = #wide "8bit",                                                                                          \
-        .states = {{"moment1", "first moment", VT_KEPT_SIGNED_CODES},                                                  \
-                   {"moment2", "second moment", VT_KEPT_UNSIGNED_CODES}},                                              \
-        .rule = {.kind = VT_OPTIMIZER_##wide}, .grain = grain, .takes = takes, .rest = &vt_optimizer_##wide,           \
-        .configure = configure, .update = update                                                                       \
+        .name = #wide "8bit", .states = {{"moment1", "first moment"}, {"moment2", "second moment"}}, .form = form,     \
+        .rule = {.kind = VT_OPTIMIZER_##wide}, .grain = grain, .configure = configure, .update = update                \
     }
 
 const vt_optimizer_kind vt_optimizer_Adam8bit = IN_8_BITS(Adam), vt_optimizer_AdamW8bit = IN_8_BITS(AdamW);

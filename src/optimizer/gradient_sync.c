@@ -30,11 +30,11 @@ typedef struct {
 } unit_room;
 
 struct vt_gradient_sync {
+    const vt_config *config;
     vt_backend *backend;
     vt_parameters *parameters;
     vt_engine *engine; /* over all ranks */
     vt_group *shards;
-    bool off; /* noddp: the data axis is left out */
     bool last;
     bucket_state *buckets;
     vt_request *gathers;    /* [bucket] */
@@ -60,8 +60,9 @@ vt_status vt_gradient_sync_storage(const vt_config *config, vt_world *world, vt_
 {
     vt_status status = VT_OK;
     vt_group *group = NULL;
+    const vt_optimizer_kind *optimizer = vt_optimizer_kinds[config->optimizer];
     *storage = (vt_parameters_storage){config->bucket_cap_mb * 1024 * 1024, (int)config->zero_stage, 1, 0,
-                                       vt_optimizer_grain(config)};
+                                       optimizer->grain != NULL ? optimizer->grain(config) : 1};
     if (config->zero_stage == 0) return VT_OK;
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_DATA), shard_scope(config), "gradients", backend, &group));
     double sums[3] = {1, group->size, (double)group->size * group->size};
@@ -81,18 +82,16 @@ done:
 
 static void start_phase(vt_gradient_sync *sync, bucket_state *state)
 {
-    int64_t length = state->bucket->count / sync->shards->size;
-    float *slice = state->gradients + sync->shards->rank * length;
+    const int64_t slice = state->bucket->slice;
     vt_group *group = state->phases[state->phase];
     const double before = group->volume.bytes;
-    if (group != sync->shards || sync->shards->size == 1) {
-        bool sliced = sync->shards->size > 1;
-        vt_group_all_reduce(group, VT_SUM_FLOAT32, sliced ? slice : state->gradients,
-                            sliced ? length : state->bucket->count, &state->request);
+    if (group != sync->shards) {
+        vt_group_all_reduce(group, VT_SUM_FLOAT32, state->gradients + sync->shards->rank * slice, slice,
+                            &state->request);
     } else {
         int64_t lengths[group->size];
-        for (int i = 0; i < group->size; i++) lengths[i] = length;
-        vt_group_reduce_scatter(group, state->gradients, lengths, slice, &state->request);
+        for (int i = 0; i < group->size; i++) lengths[i] = slice;
+        vt_group_reduce_scatter(group, state->gradients, lengths, &state->request);
     }
     vt_group_note_padding(group, before, state->bucket->padding);
 }
@@ -104,21 +103,22 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
     const double before = sync->shards->volume.bytes;
     const float *slice =
         sync->parameters->values + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES);
+    float *place = whole + sync->shards->rank * bucket->slice;
     size_t bytes[sync->shards->size];
-    for (int i = 0; i < sync->shards->size; i++)
-        bytes[i] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
-    vt_group_all_gather(sync->shards, slice, bytes, whole, &sync->gathers[index]);
+    for (int i = 0; i < sync->shards->size; i++) bytes[i] = (size_t)bucket->slice * sizeof(float);
+    if (place != slice) sync->backend->copy(sync->backend, place, slice, bytes[0]);
+    vt_group_all_gather(sync->shards, whole, bytes, &sync->gathers[index]);
     vt_group_note_padding(sync->shards, before, bucket->padding);
 }
 
 /* Adds this rank's slice of a reduced bucket to the gradients of the micro-batches before. */
 static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
 {
-    int64_t length = state->bucket->count / sync->shards->size;
+    const int64_t slice = state->bucket->slice;
     float *kept =
         sync->parameters->gradients + vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_GRADIENTS);
-    vt_matrix sum = vt_matrix_make(kept, 1, length);
-    vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
+    vt_matrix sum = vt_matrix_make(kept, 1, slice);
+    vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * slice, 1, slice);
     vt_matrix_add(sync->backend, sum, part, sum);
 }
 
@@ -235,7 +235,7 @@ static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
 static void needed(void *context, int64_t unit, int64_t next, bool backward)
 {
     vt_gradient_sync *sync = context;
-    vt_engine_advance(sync->engine);
+    if (sync->engine->advance != NULL) sync->engine->advance(sync->engine);
     if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) {
         gather_begin(sync, unit);
         gather_end(sync, unit);
@@ -301,18 +301,18 @@ void vt_gradient_sync_values_updated(vt_gradient_sync *sync)
 
 /* Which groups of ranks sum a bucket's gradients, one after another. sum: the axes along which they must be summed,
  * besides data. */
-static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, unsigned sum, bucket_state *state)
+static vt_status choose_phases(vt_gradient_sync *sync, unsigned sum, bucket_state *state)
 {
     vt_status status = VT_OK;
     vt_world *world = sync->parameters->parallel->world;
     const unsigned data = VT_AXES(VT_AXIS_DATA);
     vt_group *groups[MOST_PHASES] = {NULL};
     if (sync->shards->size == 1) {
-        VT_TRY(
-            vt_world_group(world, sync->off ? sum : sum | data, VT_SCOPE_ALL, "gradients", sync->backend, &groups[0]));
+        VT_TRY(vt_world_group(world, sync->config->noddp ? sum : sum | data, VT_SCOPE_ALL, "gradients", sync->backend,
+                              &groups[0]));
     } else {
         groups[0] = sync->shards;
-        if (shard_scope(config) == VT_SCOPE_WITHIN_NODE)
+        if (shard_scope(sync->config) == VT_SCOPE_WITHIN_NODE)
             VT_TRY(vt_world_group(world, data, VT_SCOPE_ACROSS_NODES, "gradients", sync->backend, &groups[1]));
         if (sum != 0) VT_TRY(vt_world_group(world, sum, VT_SCOPE_ALL, "gradients", sync->backend, &groups[2]));
     }
@@ -361,10 +361,10 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     vt_status status = VT_OK;
     vt_gradient_sync *sync = vt_allocate(1, sizeof *sync, "the gradients' buckets");
     vt_world *world = parameters->parallel->world;
+    sync->config = config;
     sync->backend = backend;
     sync->parameters = parameters;
     sync->engine = world->device_engine;
-    sync->off = config->noddp;
     sync->count = parameters->bucket_count;
     sync->trained = parameters->trained_buckets;
     sync->buckets = vt_allocate((size_t)sync->count + 1, sizeof *sync->buckets, "the gradients' buckets");
@@ -378,17 +378,17 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     /* all ranks make all groups, those for the parameters of other stages, too */
     for (int64_t i = 0; i < parameters->count; i++) {
         bucket_state other = {0};
-        VT_TRY(choose_phases(sync, config, vt_parameters_at(parameters, i)->sum_axes, &other));
+        VT_TRY(choose_phases(sync, parameters->list[i]->sum_axes, &other));
     }
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = &parameters->buckets[i];
         if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS) && i < sync->trained)
             state->gradients = parameters->gradients + state->bucket->first;
-        VT_TRY(choose_phases(sync, config, state->bucket->sum_axes, state));
+        VT_TRY(choose_phases(sync, state->bucket->sum_axes, state));
     }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) VT_TRY(take_rooms(sync));
-    vt_parameters_set_hooks(parameters, &(vt_parameters_hooks){sync, needed, gradients_ready});
+    parameters->hooks = (vt_parameters_hooks){sync, needed, gradients_ready};
 done:
     if (status != VT_OK) vt_gradient_sync_close(&sync);
     *result = sync;

@@ -5,38 +5,23 @@
 #define ROW(name, ...) [VT_OPTIMIZER_##name] = &vt_optimizer_##name,
 const vt_optimizer_kind *const vt_optimizer_kinds[] = {VT_OPTIMIZERS(ROW)};
 
-const vt_optimizer_kind *vt_optimizer_chosen(const vt_config *config)
+vt_kept_form vt_optimizer_form(const vt_config *config, int state, const vt_parameter *parameter)
 {
     const vt_optimizer_kind *kind = vt_optimizer_kinds[config->optimizer];
-    return kind->variant != NULL ? kind->variant(config) : kind;
+    const bool keeps = state == VT_KEPT_AVERAGE ? !isnan(config->ema_decay) : kind->states[state].name != NULL;
+    if (!keeps || parameter->frozen) return VT_KEPT_NOTHING;
+    if (state == VT_KEPT_AVERAGE) return VT_KEPT_NUMBERS;
+    return kind->form != NULL ? kind->form(config, state, parameter) : VT_KEPT_NUMBERS;
 }
 
-int64_t vt_optimizer_grain(const vt_config *config)
+bool vt_optimizers_keep_the_same(const vt_config *a, const vt_config *b, const vt_parameter *parameter)
 {
-    const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
-    return kind->grain != NULL ? kind->grain(config) : 1;
-}
-
-const vt_optimizer_kind *vt_optimizer_kind_for(const vt_optimizer_kind *kind, const vt_parameter *parameter)
-{
-    return kind->takes == NULL || kind->takes(parameter) ? kind : kind->rest;
-}
-
-const vt_optimizer_state_kind *vt_optimizer_kept_state(const vt_optimizer_kind *kind, int i)
-{
-    const int own = vt_optimizer_state_count(kind);
-    if (i < own) return &kind->states[i];
-    for (int j = 0; kind->rest != NULL && j < vt_optimizer_state_count(kind->rest); j++) {
-        bool known = false;
-        for (int k = 0; k < own; k++) known = known || strcmp(kind->states[k].name, kind->rest->states[j].name) == 0;
-        if (!known && i-- == own) return &kind->rest->states[j];
+    const vt_optimizer_kind *of_a = vt_optimizer_kinds[a->optimizer], *of_b = vt_optimizer_kinds[b->optimizer];
+    bool same = true;
+    for (int i = 0; i < VT_OPTIMIZER_STATES && same; i++) {
+        const bool keeps = vt_optimizer_form(a, i, parameter) != VT_KEPT_NOTHING;
+        same = keeps == (vt_optimizer_form(b, i, parameter) != VT_KEPT_NOTHING) &&
+               (!keeps || strcmp(of_a->states[i].name, of_b->states[i].name) == 0);
     }
-    return NULL;
-}
-
-int vt_optimizer_state_count(const vt_optimizer_kind *kind)
-{
-    int count = 0;
-    while (count < VT_OPTIMIZER_STATES && kind->states[count].name != NULL) count++;
-    return count;
+    return same;
 }

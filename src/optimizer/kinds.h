@@ -5,7 +5,8 @@
 
 #include "model/parameters.h"
 
-enum { VT_OPTIMIZER_STATES = 4 };
+/* Beside its states an optimizer may keep the average of the values, as if it were one more. */
+enum { VT_OPTIMIZER_STATES = 4, VT_KEPT_AVERAGE = VT_OPTIMIZER_STATES, VT_KEPT_PLACES };
 
 /* How what is kept lies in memory, of the elements that a rank updates. */
 typedef enum {
@@ -13,68 +14,64 @@ typedef enum {
     VT_KEPT_SIGNED_CODES,   /* a code of 8 bits for each, and a scale for each block (backend/codes.h) */
     VT_KEPT_UNSIGNED_CODES, /* the same of numbers that are not negative */
     VT_KEPT_ROWS,           /* a float32 for each row of the last two dimensions, of the whole tensor on every rank */
-    VT_KEPT_COLUMNS         /* the same of columns */
+    VT_KEPT_COLUMNS,        /* the same of columns */
+    VT_KEPT_NOTHING
 } vt_kept_form;
 
-/* What is kept beside a parameter. */
+/* What is kept beside parameters. */
 typedef struct {
     const char *name;    /* in checkpoints, optimizer/<name>/<parameter> */
     const char *meaning; /* in messages */
-    vt_kept_form form;
 } vt_optimizer_state_kind;
 
-typedef struct vt_optimizer_kind vt_optimizer_kind;
+/* Where that is of some elements; NULL where nothing is kept in this form. */
+typedef struct {
+    float *numbers;
+    uint8_t *codes;
+    float *scales; /* of the codes' blocks */
+} vt_kept_memory;
+
 typedef struct vt_whole_update vt_whole_update; /* below */
-struct vt_optimizer_kind {
+typedef struct {
     const char *name;
     vt_optimizer_state_kind states[VT_OPTIMIZER_STATES]; /* of which the last have no name */
-    vt_update rule;                                      /* of which the kind is set here */
+    /* In which form a state of a parameter is kept, if it is trained. NULL: all are numbers. */
+    vt_kept_form (*form)(const vt_config *config, int state, const vt_parameter *parameter);
+    vt_update rule; /* of which the kind is set here */
     /* So many neighbours are updated together, a power of two: ZeRO's slices begin at its multiples. NULL: 1. */
     int64_t (*grain)(const vt_config *config);
-    /* Which parameters this kind updates (NULL: all); `rest`, which must have the same rule, updates the others. */
-    bool (*takes)(const vt_parameter *parameter);
-    const vt_optimizer_kind *rest;
     /* Adds to the rule what the configuration says for this kind alone; NULL: nothing. */
     void (*configure)(const vt_config *config, vt_update *rule);
-    /* The row in its place where the configuration changes what it keeps; NULL: always this one. */
-    const vt_optimizer_kind *(*variant)(const vt_config *config);
-    /* Changes `count` elements, and rounds them to rule->rounded unless `rounded` is NULL; states: the memory of those
-     * above, in that order: of codes, and then of their scales. */
+    /* Changes `count` elements, of which all states have one form each, and rounds them to rule->rounded unless
+     * `rounded` is NULL. */
     void (*update)(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, void *const *states, int64_t count);
-    const vt_whole_update *whole; /* in place of `update`, which then is NULL */
-};
+                   float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count);
+    const vt_whole_update *whole; /* for the tensors that it takes, in place of `update`; NULL: for none */
+} vt_optimizer_kind;
 
 #define VT_OPTIMIZER_ROW(name, ...) extern const vt_optimizer_kind vt_optimizer_##name;
 VT_OPTIMIZERS(VT_OPTIMIZER_ROW) /* each in a file of its own */
 #undef VT_OPTIMIZER_ROW
 
-/* adam.c's, for other kinds, too. The update hands the back end up to two states, in numbers; NULL for each that the
- * kind doesn't have. */
+/* adam.c's, for other kinds, too. The update hands the back end the first two states, in numbers; NULL for each that
+ * isn't kept. */
 void vt_adam_configure(const vt_config *config, vt_update *rule);
 void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                    float *values, uint16_t *rounded, void *const *states, int64_t count);
+                    float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count);
 
-/* By the option `optimizer`, before variants. */
+/* By the option `optimizer`. */
 extern const vt_optimizer_kind *const vt_optimizer_kinds[];
 
-/* The one that the configuration chooses. */
-const vt_optimizer_kind *vt_optimizer_chosen(const vt_config *config);
+/* In which form the configured optimizer keeps a state of a parameter. */
+vt_kept_form vt_optimizer_form(const vt_config *config, int state, const vt_parameter *parameter);
 
-int vt_optimizer_state_count(const vt_optimizer_kind *kind);
-int64_t vt_optimizer_grain(const vt_config *config);
-
-/* All that the kind and its `rest` keep, each name once: the i-th, or NULL behind the last. */
-enum { VT_OPTIMIZER_KEPT = 2 * VT_OPTIMIZER_STATES };
-const vt_optimizer_state_kind *vt_optimizer_kept_state(const vt_optimizer_kind *kind, int i);
-
-/* The kind that updates a parameter: itself, or its `rest`. */
-const vt_optimizer_kind *vt_optimizer_kind_for(const vt_optimizer_kind *kind, const vt_parameter *parameter);
+/* Do both keep the same of a parameter, if in other forms (as Adam, AdamW and Adam8bit do)? */
+bool vt_optimizers_keep_the_same(const vt_config *a, const vt_config *b, const vt_parameter *parameter);
 
 /* ---- updates of whole tensors, of which a rank may have parts only: for kinds whose step of an element depends on
  * others of its tensor ---- */
 
-typedef struct vt_kept vt_kept; /* optimizer.h */
+typedef struct vt_optimizer vt_optimizer; /* optimizer.h */
 
 /* What this rank updates of a tensor. */
 typedef struct {
@@ -86,28 +83,24 @@ typedef struct {
 } vt_whole_part;
 
 typedef struct {
-    const vt_config *config;
-    vt_backend *backend;
-    const vt_update *rule;
-    const vt_step_state *state; /* back end's memory */
-    const vt_parameters *parameters;
-    const vt_kept *kept;
     vt_group *group; /* all ranks that share these tensors: along the kind's axes, and the shards of ZeRO */
     int64_t count;
-    const vt_whole_part *parts; /* [count], of the tensors that the kind takes; those of this rank's stage */
+    vt_whole_part *parts; /* [count], of the tensors that the kind takes; those of this rank's stage */
+    void *memory;         /* the kind's own */
 } vt_whole;
 
 struct vt_whole_update {
-    unsigned axes; /* over which tensors that the kind takes may be split */
-    /* Takes the memory it needs. *own: its own, for the other two. */
-    vt_status (*open)(const vt_whole *whole, void **own);
+    bool (*takes)(const vt_parameter *parameter); /* NULL: all */
+    unsigned axes;                                /* over which tensors that the kind takes may be split */
+    /* Takes the memory it needs, into `whole.memory`. */
+    vt_status (*open)(vt_optimizer *optimizer);
     /* *result += this rank's share of the squares of all gradients, which begins a step; NULL: the kind's first pass
      * over the gradients has no use for their squares, or the kind doesn't take all tensors. */
-    void (*squares)(const vt_whole *whole, void *own, double *result);
+    void (*squares)(const vt_optimizer *optimizer, double *result);
     /* Collective over the group: one update, none if the state's factor is NaN. It rounds the values, too, where
      * vt_parameters_rounded says so. */
-    void (*step)(const vt_whole *whole, void *own);
-    void (*close)(const vt_whole *whole, void *own);
+    void (*step)(const vt_optimizer *optimizer);
+    void (*close)(const vt_optimizer *optimizer);
 };
 
 #endif

@@ -30,6 +30,14 @@ static bool takes(const vt_parameter *parameter)
            (strstr(parameter->name, "blocks.") != NULL || strstr(parameter->name, "layers.") != NULL);
 }
 
+enum { MOMENTUM, MOMENT2 /* of the others */ };
+
+static vt_kept_form form(const vt_config *config, int state, const vt_parameter *parameter)
+{
+    (void)config;
+    return state == MOMENT2 && takes(parameter) ? VT_KEPT_NOTHING : VT_KEPT_NUMBERS;
+}
+
 static void configure(const vt_config *config, vt_update *rule)
 {
     vt_adam_configure(config, rule);
@@ -49,10 +57,10 @@ static int by_cost(const void *one, const void *other)
     return a->cost != b->cost ? (a->cost > b->cost ? -1 : 1) : a->part < b->part ? -1 : 1;
 }
 
-static void close_muon(const vt_whole *whole, void *own)
+static void close_muon(const vt_optimizer *optimizer)
 {
-    muon *m = own;
-    vt_backend *backend = whole->backend;
+    muon *m = optimizer->whole.memory;
+    vt_backend *backend = optimizer->backend;
     float *const memory[] = {m->round, m->piece, m->product, m->square, m->square2};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) backend->release(backend, memory[i]);
     backend->release(backend, m->norm);
@@ -60,25 +68,24 @@ static void close_muon(const vt_whole *whole, void *own)
     free(m);
 }
 
-static vt_status open_muon(const vt_whole *whole, void **own)
+static vt_status open_muon(vt_optimizer *optimizer)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = whole->backend;
+    vt_backend *backend = optimizer->backend;
     muon *m = vt_allocate(1, sizeof *m, "the optimizer");
     int64_t largest = 0, side = 0, piece = 0, round = 0, in_round = 0;
-    *own = m;
-    m->matrices = vt_allocate((size_t)whole->count + 1, sizeof *m->matrices, "the optimizer");
-    for (int64_t i = 0; i < whole->count; i++) {
-        const vt_parameter *p = whole->parts[i].parameter;
-        const int64_t elements = p->shape[0] * p->shape[1];
-        m->matrices[i] = (matrix_of){i, elements, (double)elements * (double)shorter(p), 0};
+    optimizer->whole.memory = m;
+    m->matrices = vt_allocate((size_t)optimizer->whole.count + 1, sizeof *m->matrices, "the optimizer");
+    for (int64_t i = 0; i < optimizer->whole.count; i++) {
+        const vt_parameter *p = optimizer->whole.parts[i].parameter;
+        m->matrices[i] = (matrix_of){i, p->whole_count, (double)p->whole_count * (double)shorter(p), 0};
         if (m->matrices[i].elements > largest) largest = m->matrices[i].elements;
         if (shorter(p) > side) side = shorter(p);
-        if (whole->parts[i].piece.count > piece) piece = whole->parts[i].piece.count;
+        if (optimizer->whole.parts[i].piece.count > piece) piece = optimizer->whole.parts[i].piece.count;
     }
-    qsort(m->matrices, (size_t)whole->count, sizeof *m->matrices, by_cost);
-    for (int64_t i = 0; i < whole->count; i++) {
-        if (i % whole->group->size == 0) in_round = 0;
+    qsort(m->matrices, (size_t)optimizer->whole.count, sizeof *m->matrices, by_cost);
+    for (int64_t i = 0; i < optimizer->whole.count; i++) {
+        if (i % optimizer->whole.group->size == 0) in_round = 0;
         m->matrices[i].offset = in_round;
         in_round += m->matrices[i].elements;
         if (in_round > round) round = in_round;
@@ -115,10 +122,10 @@ static void copy_piece(vt_backend *backend, const vt_whole_part *part, float *ma
 }
 
 /* Singular values of x, scaled to a norm of 1, become about 1, by Newton and Schulz's iteration. */
-static void orthogonalise(const vt_whole *whole, muon *m, float *data, int64_t rows, int64_t columns)
+static void orthogonalise(const vt_optimizer *optimizer, muon *m, float *data, int64_t rows, int64_t columns)
 {
     static const float a = 3.4445f, b = -4.7750f, c = 2.0315f;
-    vt_backend *backend = whole->backend;
+    vt_backend *backend = optimizer->backend;
     const bool wide = rows <= columns;
     const int64_t side = wide ? rows : columns;
     const vt_matrix x = vt_matrix_make(data, rows, columns), product = vt_matrix_make(m->product, rows, columns);
@@ -126,7 +133,7 @@ static void orthogonalise(const vt_whole *whole, muon *m, float *data, int64_t r
     backend->zero(backend, m->norm, sizeof *m->norm);
     backend->sum_of_squares(backend, data, rows * columns, 1, m->norm);
     backend->divide_by_norm(backend, m->norm, 1e-7f, data, rows * columns);
-    for (int64_t step = 0; step < whole->config->muon_steps; step++) {
+    for (int64_t step = 0; step < optimizer->config->muon_steps; step++) {
         if (wide) { /* x xᵀ */
             backend->linear_forward(backend, x, x, NULL, NULL, square);
         } else { /* xᵀ x */
@@ -153,11 +160,11 @@ static double step_scale(const vt_config *config, const vt_parameter *p)
 }
 
 /* The momenta of a round's matrices, whole, each at its owner; then their steps, all on every rank. */
-static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t count)
+static void step_round(const vt_optimizer *optimizer, muon *m, int64_t first, int64_t count)
 {
-    vt_backend *backend = whole->backend;
-    vt_group *group = whole->group;
-    const float *gradients = whole->parameters->gradients;
+    vt_backend *backend = optimizer->backend;
+    vt_group *group = optimizer->whole.group;
+    const float *gradients = optimizer->parameters->gradients;
     int64_t elements[group->size], total = 0;
     size_t bytes[group->size];
     for (int64_t i = 0; i < group->size; i++) {
@@ -167,43 +174,43 @@ static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t co
     }
     if (group->size > 1) backend->zero(backend, m->round, (size_t)total * sizeof(float));
     for (int64_t i = first; i < first + count; i++) {
-        const vt_whole_part *part = &whole->parts[m->matrices[i].part];
-        vt_kept_part momentum;
-        VT_ASSERT(vt_kept_part_named(whole->kept, "moment1", part->parameter, &momentum));
-        backend->muon_momentum(backend, whole->rule, whole->state, gradients + part->gradient, momentum.numbers,
+        const vt_whole_part *part = &optimizer->whole.parts[m->matrices[i].part];
+        float *momentum = optimizer->kept->places[MOMENTUM].parts[part->parameter->index].memory.numbers;
+        backend->muon_momentum(backend, &optimizer->rule, optimizer->state, gradients + part->gradient, momentum,
                                m->piece, part->piece.count);
         if (part->counts) copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, false);
     }
     float *own = m->round + (group->rank < count ? m->matrices[first + group->rank].offset : 0);
-    if (group->size > 1) vt_group_reduce_scatter(group, m->round, elements, own, NULL);
+    if (group->size > 1) vt_group_reduce_scatter(group, m->round, elements, NULL);
     if (group->rank < count) {
-        const vt_parameter *p = whole->parts[m->matrices[first + group->rank].part].parameter;
-        orthogonalise(whole, m, own, p->shape[0], p->shape[1]);
+        const vt_parameter *p = optimizer->whole.parts[m->matrices[first + group->rank].part].parameter;
+        orthogonalise(optimizer, m, own, p->shape[0], p->shape[1]);
     }
-    if (group->size > 1) vt_group_all_gather(group, own, bytes, m->round, NULL);
+    if (group->size > 1) vt_group_all_gather(group, m->round, bytes, NULL);
     for (int64_t i = first; i < first + count; i++) {
-        const vt_whole_part *part = &whole->parts[m->matrices[i].part];
+        const vt_whole_part *part = &optimizer->whole.parts[m->matrices[i].part];
         copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, true);
-        backend->muon_apply(backend, whole->rule, whole->state, step_scale(whole->config, part->parameter), m->piece,
-                            whole->parameters->values + part->value,
-                            vt_parameters_rounded(whole->parameters, part->value), part->piece.count);
+        backend->muon_apply(backend, &optimizer->rule, optimizer->state, step_scale(optimizer->config, part->parameter),
+                            m->piece, optimizer->parameters->values + part->value,
+                            vt_parameters_rounded(optimizer->parameters, part->value), part->piece.count);
     }
 }
 
-static void step_muon(const vt_whole *whole, void *own)
+static void step_muon(const vt_optimizer *optimizer)
 {
-    muon *m = own;
-    const int64_t size = whole->group->size;
-    for (int64_t first = 0; first < whole->count; first += size)
-        step_round(whole, m, first, whole->count - first < size ? whole->count - first : size);
+    muon *m = optimizer->whole.memory;
+    const int64_t size = optimizer->whole.group->size;
+    for (int64_t first = 0; first < optimizer->whole.count; first += size)
+        step_round(optimizer, m, first, optimizer->whole.count - first < size ? optimizer->whole.count - first : size);
 }
 
-static const vt_whole_update whole_matrices = {VT_AXES(VT_AXIS_TENSOR), open_muon, NULL, step_muon, close_muon};
+static const vt_whole_update whole_matrices = {takes, VT_AXES(VT_AXIS_TENSOR), open_muon, NULL, step_muon, close_muon};
 
-const vt_optimizer_kind vt_optimizer_Muon = {.name = "Muon",
-                                             .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}},
-                                             .rule = {.kind = VT_OPTIMIZER_AdamW},
-                                             .takes = takes,
-                                             .rest = &vt_optimizer_AdamW,
-                                             .configure = configure,
-                                             .whole = &whole_matrices};
+const vt_optimizer_kind vt_optimizer_Muon = {
+    .name = "Muon",
+    .states = {[MOMENTUM] = {"moment1", "first moment"}, [MOMENT2] = {"moment2", "second moment"}},
+    .form = form,
+    .rule = {.kind = VT_OPTIMIZER_AdamW},
+    .configure = configure,
+    .update = vt_adam_update,
+    .whole = &whole_matrices};

@@ -8,35 +8,8 @@
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
 _Static_assert(offsetof(vt_step_state, learning_rate) == 0, "what begins a step comes first");
 
-/* Neighbours that one call changes: where they begin in each block, and what is kept of them. */
-typedef struct {
-    const vt_optimizer_kind *kind;
-    int64_t offset[VT_BLOCK_COUNT], count;
-    void *states[2 * VT_OPTIMIZER_STATES]; /* as the kind's update takes them */
-} span;
-
-struct vt_optimizer {
-    const vt_optimizer_kind *kind;
-    vt_update rule;
-    vt_backend *backend;
-    vt_parameters *parameters;
-    vt_kept *kept;
-    span *spans; /* [span_count]: what this rank updates, without tensors that are updated as wholes: */
-    int64_t span_count;
-    vt_whole whole_tensors;
-    void *whole_memory;                /* their kind's */
-    double first_scale;                /* of the loss, if it is scaled */
-    double average_decay;              /* NAN: there is no average */
-    bool average_warms_up;             /* as in a run with loss crps */
-    vt_group *world;                   /* all ranks, over the back end's memory */
-    vt_step_state *state;              /* in the back end's memory, as the rest is */
-    vt_step_state *begun;              /* [BEGUN], host memory that the device reaches by itself */
-    int64_t *ranges[VT_BLOCK_MOMENTS]; /* offset and length of each parameter among the values, and the gradients */
-    int32_t *first;
-};
-
-/* Where each parameter, or what this rank keeps of it, lies in a block. */
-static vt_status upload_ranges(vt_optimizer *optimizer, vt_block_kind block)
+/* Where what this rank keeps of each parameter's gradient lies. */
+static vt_status upload_ranges(vt_optimizer *optimizer)
 {
     vt_status status = VT_OK;
     vt_backend *backend = optimizer->backend;
@@ -44,12 +17,12 @@ static vt_status upload_ranges(vt_optimizer *optimizer, vt_block_kind block)
     const int64_t count = parameters->count;
     int64_t *host = vt_allocate(2 * (size_t)count, sizeof *host, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
-        vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), block);
+        vt_piece piece = vt_parameters_piece(parameters, parameters->list[i], VT_BLOCK_GRADIENTS);
         host[2 * i] = piece.offset;
         host[2 * i + 1] = piece.count;
     }
-    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 2 * count, optimizer->ranges[block]);
-    backend->copy_from_host(backend, optimizer->ranges[block], host, 2 * (size_t)count * sizeof *host);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 2 * count, optimizer->ranges);
+    backend->copy_from_host(backend, optimizer->ranges, host, 2 * (size_t)count * sizeof *host);
 done:
     free(host);
     return status;
@@ -73,83 +46,80 @@ static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
 
 /* ---- spans ---- */
 
-static span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
+static vt_optimizer_span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    int shards = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? parameters->storage.shards : 1;
-    span own = {.kind = optimizer->kind, .count = bucket->count / shards};
+    vt_optimizer_span own = {.count = bucket->slice};
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
         own.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
-    for (int i = 0; i < vt_optimizer_state_count(own.kind) && vt_kept_block(optimizer->kept, i) != NULL; i++)
-        own.states[i] = vt_kept_block(optimizer->kept, i) + own.offset[VT_BLOCK_MOMENTS];
+    for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
+        if (optimizer->kept->places[i].is_block)
+            own.states[i].numbers = optimizer->kept->places[i].memory.numbers + own.offset[VT_BLOCK_MOMENTS];
     return own;
 }
 
 /* What this rank updates of a parameter. */
-static span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter *parameter)
+static vt_optimizer_span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter *parameter)
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS);
-    span own = {.kind = vt_optimizer_kind_for(optimizer->kind, parameter), .count = piece.count};
-    int pointers = 0;
+    vt_optimizer_span own = {.count = piece.count};
     for (int block = 0; block < VT_BLOCK_COUNT; block++) {
         const bool sliced = vt_parameters_is_sliced(parameters, (vt_block_kind)block);
         own.offset[block] = sliced ? vt_parameters_piece(parameters, parameter, (vt_block_kind)block).offset
                                    : parameter->offset + piece.first;
     }
-    for (int i = 0; i < vt_optimizer_state_count(own.kind); i++) {
-        vt_kept_part part;
-        VT_ASSERT(vt_kept_part_named(optimizer->kept, own.kind->states[i].name, parameter, &part));
-        if (part.codes == NULL) {
-            own.states[pointers++] = part.numbers;
-        } else {
-            own.states[pointers++] = part.codes;
-            own.states[pointers++] = part.scales;
-        }
-    }
+    for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
+        if (optimizer->kept->places[i].state != NULL)
+            own.states[i] = optimizer->kept->places[i].parts[parameter->index].memory;
     return own;
 }
 
 /* Does `next` begin where `last` ends, in all memory? */
-static bool follows(const span *last, const span *next, int64_t code_block)
+static bool follows(const vt_optimizer_span *last, const vt_optimizer_span *next, int64_t code_block)
 {
-    if (next->kind != last->kind) return false;
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
         if (next->offset[block] != last->offset[block] + last->count) return false;
-    const int states = vt_optimizer_state_count(last->kind);
-    for (int i = 0, pointer = 0; i < states; i++, pointer++) {
-        const char *from = last->states[pointer];
-        const bool codes = last->kind->states[i].form != VT_KEPT_NUMBERS;
-        if ((const char *)next->states[pointer] != from + last->count * (int64_t)(codes ? 1 : sizeof(float)))
-            return false;
-        if (codes && last->count % code_block != 0) return false;
-        pointer += codes; /* scales follow where codes do */
+    for (int i = 0; i < VT_OPTIMIZER_STATES; i++) {
+        const vt_kept_memory *from = &last->states[i], *to = &next->states[i];
+        if (from->codes != NULL && last->count % code_block != 0) return false;
+        if (to->codes != (from->codes != NULL ? from->codes + last->count : NULL)) return false;
+        if (to->numbers != (from->numbers != NULL ? from->numbers + last->count : NULL)) return false;
     }
-    return true;
+    return true; /* scales follow where codes do */
 }
 
-static void add_span(vt_optimizer *optimizer, const span *next)
+static void add_span(vt_optimizer *optimizer, const vt_optimizer_span *next)
 {
     const int64_t last = optimizer->span_count - 1;
-    if (next->count == 0 || next->kind->whole != NULL) return;
+    if (next->count == 0) return;
     if (last >= 0 && follows(&optimizer->spans[last], next, optimizer->rule.block))
         optimizer->spans[last].count += next->count;
     else
         optimizer->spans[optimizer->span_count++] = *next;
 }
 
-/* Buckets that follow one another become one span; without ZeRO all of them do. Where all parameters are of one kind,
+/* Is this parameter updated as a whole tensor? */
+static bool is_whole(const vt_optimizer *optimizer, const vt_parameter *parameter)
+{
+    const vt_whole_update *whole = optimizer->kind->whole;
+    return whole != NULL && (whole->takes == NULL || whole->takes(parameter));
+}
+
+/* Buckets that follow one another become one span; without ZeRO all of them do. Where all parameters keep the same,
  * spans include the gaps between them, whose numbers are 0 and stay so. */
 static void find_spans(vt_optimizer *optimizer)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    const bool one_kind = optimizer->kind->rest == NULL;
-    const int64_t count = one_kind ? parameters->trained_buckets : parameters->count;
-    optimizer->spans = vt_allocate((size_t)count + 1, sizeof(span), "the optimizer");
+    bool alike = optimizer->kind->whole == NULL;
+    for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
+        alike = alike && (optimizer->kept->places[i].state == NULL || optimizer->kept->places[i].is_block);
+    const int64_t count = alike ? parameters->trained_buckets : parameters->count;
+    optimizer->spans = vt_allocate((size_t)count + 1, sizeof *optimizer->spans, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
-        if (!one_kind && vt_parameters_at(parameters, i)->frozen) continue;
-        const span own = one_kind ? span_of_bucket(optimizer, &parameters->buckets[i])
-                                  : span_of_parameter(optimizer, vt_parameters_at(parameters, i));
+        if (!alike && (parameters->list[i]->frozen || is_whole(optimizer, parameters->list[i]))) continue;
+        const vt_optimizer_span own = alike ? span_of_bucket(optimizer, &parameters->buckets[i])
+                                            : span_of_parameter(optimizer, parameters->list[i]);
         add_span(optimizer, &own);
     }
 }
@@ -168,7 +138,7 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_world *world = parameters->parallel->world;
-    const span own = span_of_parameter(optimizer, parameter);
+    const vt_optimizer_span own = span_of_parameter(optimizer, parameter);
     bool counts = true;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((optimizer->kind->whole->axes & ~parameter->split_axes & VT_AXES(axis)) != 0)
@@ -182,26 +152,18 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
 }
 
 /* Collective. */
-static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optimizer)
+static vt_status open_whole_tensors(vt_optimizer *optimizer)
 {
     vt_status status = VT_OK;
     const vt_parameters *parameters = optimizer->parameters;
     vt_world *world = parameters->parallel->world;
     if (optimizer->kind->whole == NULL) return VT_OK;
     const bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
-    const bool within = sliced && config->zero_group == VT_ZERO_NODE;
-    const int shards = sliced ? parameters->storage.shards : 1;
-    vt_whole_part *parts = vt_allocate((size_t)parameters->count + 1, sizeof *parts, "the optimizer");
-    vt_whole *whole = &optimizer->whole_tensors;
-    *whole = (vt_whole){.config = config,
-                        .backend = optimizer->backend,
-                        .rule = &optimizer->rule,
-                        .state = optimizer->state,
-                        .parameters = parameters,
-                        .kept = optimizer->kept,
-                        .parts = parts};
+    const bool within = sliced && optimizer->config->zero_group == VT_ZERO_NODE;
+    vt_whole *whole = &optimizer->whole;
+    whole->parts = vt_allocate((size_t)parameters->count + 1, sizeof *whole->parts, "the optimizer");
     const unsigned axes = optimizer->kind->whole->axes;
-    int64_t ranks = shards;
+    int64_t ranks = parameters->storage.shards;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((axes & VT_AXES(axis)) != 0) ranks *= world->layout.size[axis];
     VT_TRY(vt_world_group(world, axes | (sliced ? VT_AXES(VT_AXIS_DATA) : 0),
@@ -212,12 +174,11 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
              "all",
              optimizer->kind->name, (long long)ranks);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        const bool is_trained = parameter->count > 0 && !parameter->frozen;
-        if (is_trained && vt_optimizer_kind_for(optimizer->kind, parameter)->whole != NULL)
-            parts[whole->count++] = whole_part_of(optimizer, parameter);
+        const vt_parameter *parameter = parameters->list[i];
+        if (parameter->count > 0 && !parameter->frozen && is_whole(optimizer, parameter))
+            whole->parts[whole->count++] = whole_part_of(optimizer, parameter);
     }
-    VT_TRY(optimizer->kind->whole->open(whole, &optimizer->whole_memory));
+    VT_TRY(optimizer->kind->whole->open(optimizer));
 done:
     return status;
 }
@@ -227,26 +188,22 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
-    optimizer->kind = vt_optimizer_chosen(config);
+    optimizer->config = config;
+    optimizer->kind = vt_optimizer_kinds[config->optimizer];
     optimizer->rule = rule_of(config, optimizer->kind);
     optimizer->rule.rounded = parameters->type;
-    optimizer->first_scale = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
-    optimizer->average_decay = config->ema_decay;
-    optimizer->average_warms_up = vt_config_members(config) > 1;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
     void *memory = NULL;
     VT_TRY(vt_world_group(parameters->parallel->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend, &optimizer->world));
-    VT_TRY(vt_kept_open(optimizer->kind, !isnan(config->ema_decay), config->optimizer_block, backend, parameters,
-                        &optimizer->kept));
+    VT_TRY(vt_kept_open(config, backend, parameters, &optimizer->kept));
     find_spans(optimizer);
     VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, optimizer->state);
-    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, optimizer->first);
     VT_TRY(backend->allocate_host(backend, BEGUN * sizeof *optimizer->begun, &memory));
     optimizer->begun = memory;
-    for (int block = 0; block < VT_BLOCK_MOMENTS; block++) VT_TRY(upload_ranges(optimizer, (vt_block_kind)block));
+    VT_TRY(upload_ranges(optimizer));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
-    VT_TRY(open_whole_tensors(config, optimizer));
+    VT_TRY(open_whole_tensors(optimizer));
 done:
     if (status != VT_OK) vt_optimizer_close(&optimizer);
     *result = optimizer;
@@ -257,13 +214,12 @@ void vt_optimizer_close(vt_optimizer **optimizer)
 {
     vt_optimizer *o = *optimizer;
     if (o == NULL) return;
-    if (o->whole_memory != NULL) o->kind->whole->close(&o->whole_tensors, o->whole_memory);
-    free((vt_whole_part *)(uintptr_t)o->whole_tensors.parts);
+    if (o->whole.memory != NULL) o->kind->whole->close(o);
+    free(o->whole.parts);
     vt_kept_close(&o->kept);
-    for (int i = 0; i < VT_BLOCK_MOMENTS; i++) o->backend->release(o->backend, o->ranges[i]);
+    o->backend->release(o->backend, o->ranges);
     free(o->spans);
     o->backend->release(o->backend, o->state);
-    o->backend->release(o->backend, o->first);
     if (o->begun != NULL) o->backend->release_host(o->backend, o->begun);
     free(o);
     *optimizer = NULL;
@@ -277,57 +233,58 @@ static void sum_squares(vt_optimizer *optimizer)
     const float *gradients = parameters->gradients;
     const vt_whole_update *whole = optimizer->kind->whole;
     if (whole != NULL && whole->squares != NULL) {
-        whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
+        whole->squares(optimizer, &optimizer->state->squares);
         return;
     }
     for (int64_t i = 0; i < parameters->trained_buckets; i++) {
         const vt_bucket *bucket = &parameters->buckets[i];
-        const span own = span_of_bucket(optimizer, bucket);
+        const vt_optimizer_span own = span_of_bucket(optimizer, bucket);
         const double share = share_of(optimizer, bucket);
         backend->sum_of_squares(backend, gradients + own.offset[VT_BLOCK_GRADIENTS], own.count, share,
                                 &optimizer->state->squares);
     }
 }
 
-static float *values_of(const vt_optimizer *optimizer, const span *own)
+static float *values_of(const vt_optimizer *optimizer, const vt_optimizer_span *own)
 {
     return optimizer->parameters->values + own->offset[VT_BLOCK_VALUES];
 }
 
-static float *average_of(const vt_optimizer *optimizer, const span *own)
+static float *average_of(const vt_optimizer *optimizer, const vt_optimizer_span *own)
 {
-    return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + own->offset[VT_BLOCK_MOMENTS];
+    return optimizer->kept->places[VT_KEPT_AVERAGE].memory.numbers + own->offset[VT_BLOCK_MOMENTS];
 }
 
 /* How many buckets have an average of their values: those that are trained, or none if the run keeps no average. */
 static int64_t averaged_buckets(const vt_optimizer *optimizer)
 {
-    return vt_kept_average(optimizer->kept) >= 0 ? optimizer->parameters->trained_buckets : 0;
+    return vt_kept_averages(optimizer->kept) ? optimizer->parameters->trained_buckets : 0;
 }
 
 static void update_spans(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
     const float *gradients = optimizer->parameters->gradients;
+    const bool warms_up = vt_config_members(optimizer->config) > 1; /* as in a run with loss crps */
     for (int64_t i = 0; i < optimizer->span_count; i++) {
-        const span *own = &optimizer->spans[i];
+        const vt_optimizer_span *own = &optimizer->spans[i];
         uint16_t *rounded = vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]);
-        own->kind->update(backend, &optimizer->rule, optimizer->state, gradients + own->offset[VT_BLOCK_GRADIENTS],
-                          values_of(optimizer, own), rounded, own->states, own->count);
+        optimizer->kind->update(backend, &optimizer->rule, optimizer->state,
+                                gradients + own->offset[VT_BLOCK_GRADIENTS], values_of(optimizer, own), rounded,
+                                own->states, own->count);
     }
-    if (optimizer->kind->whole != NULL)
-        optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
+    if (optimizer->kind->whole != NULL) optimizer->kind->whole->step(optimizer);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
-        backend->average(backend, optimizer->average_decay, optimizer->average_warms_up, optimizer->state,
-                         values_of(optimizer, &own), average_of(optimizer, &own), own.count);
+        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
+        backend->average(backend, optimizer->config->ema_decay, warms_up, optimizer->state, values_of(optimizer, &own),
+                         average_of(optimizer, &own), own.count);
     }
 }
 
 void vt_optimizer_average_begin(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
+        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         optimizer->backend->copy(optimizer->backend, average_of(optimizer, &own), values_of(optimizer, &own),
                                  (size_t)own.count * sizeof(float));
     }
@@ -344,15 +301,10 @@ void vt_optimizer_average_restart(vt_optimizer *optimizer)
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
+        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         optimizer->backend->exchange(optimizer->backend, values_of(optimizer, &own), average_of(optimizer, &own),
                                      own.count);
     }
-}
-
-vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer)
-{
-    return optimizer->state;
 }
 
 void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_rate)
@@ -376,14 +328,9 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     sum_squares(optimizer);
     vt_group_all_reduce(optimizer->world, VT_SUM_FLOAT64, &state->squares, 2, NULL);
     backend->step_decide(backend, &optimizer->rule, state);
-    backend->first_nonfinite(backend, parameters->gradients, optimizer->ranges[VT_BLOCK_GRADIENTS], parameters->count,
-                             &state->squares, &state->first_nonfinite);
+    backend->first_nonfinite(backend, parameters->gradients, optimizer->ranges, parameters->count, &state->squares,
+                             &state->first_nonfinite);
     update_spans(optimizer);
-}
-
-const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer)
-{
-    return optimizer->kept;
 }
 
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer)
@@ -398,7 +345,9 @@ void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progr
 {
     const vt_update *rule = &optimizer->rule;
     const bool goes_on = progress->loss_scale > 0 && !rule->fixed_scale;
-    const double scale = goes_on ? progress->loss_scale : optimizer->first_scale;
+    const vt_config *config = optimizer->config;
+    const double first = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
+    const double scale = goes_on ? progress->loss_scale : first;
     const int64_t tolerated =
         progress->tolerated > 0 && progress->tolerated < rule->hysteresis ? progress->tolerated : rule->hysteresis;
     const vt_step_state state = {.updates = progress->updates,
@@ -418,21 +367,9 @@ const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t f
     bad[first] = 1;
     vt_world_sum(parameters->parallel->world, bad, count);
     for (int64_t i = count - 1; i >= 0; i--)
-        if (bad[i] > 0) name = vt_parameters_at(parameters, i)->name;
+        if (bad[i] > 0) name = parameters->list[i]->name;
     free(bad);
     return name;
-}
-
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place)
-{
-    vt_backend *backend = optimizer->backend;
-    const vt_parameters *parameters = optimizer->parameters;
-    int32_t first = 0;
-    if (place >= 0) return vt_optimizer_nonfinite_name(optimizer, vt_kept_first_nonfinite(optimizer->kept, place));
-    backend->first_nonfinite(backend, parameters->values, optimizer->ranges[VT_BLOCK_VALUES], parameters->count, NULL,
-                             optimizer->first);
-    backend->copy_to_host(backend, &first, optimizer->first, sizeof first);
-    return vt_optimizer_nonfinite_name(optimizer, first);
 }
 
 void vt_optimizer_restart(vt_optimizer *optimizer)

@@ -6,34 +6,45 @@
 #include "config/stages.h"
 #include "optimizer/kinds.h"
 
-/* ---- what an optimizer keeps beside the values, on this rank (kept.c): its states, and the average of the values
- * behind them. Each has a place; of a parameter there is a part at those places that its kind has a state of. ---- */
-
-/* Takes the memory, zeroed. averages: is there an average? */
-vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t code_block, vt_backend *backend,
-                       const vt_parameters *parameters, vt_kept **kept);
-void vt_kept_close(vt_kept **kept);
-
-int vt_kept_count(const vt_kept *kept);
-/* Its name and meaning ("moment1", "first moment"); the form is that of some parameters alone, see vt_kept_part. */
-const vt_optimizer_state_kind *vt_kept_state(const vt_kept *kept, int place);
-int vt_kept_average(const vt_kept *kept); /* its place; -1: there is none */
+/* ---- what an optimizer keeps beside the values, on this rank (kept.c) ---- */
 
 /* What is kept of a parameter at one place. In the host's memory it is float32, whatever its form is. */
 typedef struct {
     vt_kept_form form;
     vt_piece piece; /* of the parameter; `offset` of the block VT_BLOCK_MOMENTS. Of rows and columns: all of them */
-    float *numbers; /* back end's memory, of the piece */
-    uint8_t *codes; /* in place of numbers, */
-    float *scales;  /* of the piece's blocks */
+    vt_kept_memory memory; /* of the piece, the back end's */
 } vt_kept_part;
 
-/* At a place, or under its name. False: nothing is kept there. */
-bool vt_kept_part_of(const vt_kept *kept, int place, const vt_parameter *parameter, vt_kept_part *part);
-bool vt_kept_part_named(const vt_kept *kept, const char *name, const vt_parameter *parameter, vt_kept_part *part);
+/* What all parameters keep under one name. */
+typedef struct {
+    const vt_optimizer_state_kind *state; /* NULL: nothing is kept here */
+    vt_kept_part *parts;                  /* [parameter] */
+    bool is_block;                        /* numbers of all that are trained, laid out as block VT_BLOCK_MOMENTS */
+    int64_t number_count, code_count;
+    vt_kept_memory memory; /* of all parts */
+} vt_kept_place;
 
-/* host [piece.count] = the part; and the part = host. */
-void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host);
+/* The places are the states of the optimizer's kind, and the average of the values. Only kept.c changes it. */
+typedef struct {
+    vt_backend *backend;
+    const vt_parameters *parameters;
+    int64_t code_block;
+    vt_kept_place places[VT_KEPT_PLACES];
+    int64_t *ranges; /* [parameter, 2] in the back end's memory, for vt_kept_first_nonfinite, as */
+    int32_t *found;
+} vt_kept;
+
+/* Takes the memory, zeroed, for the optimizer that the configuration chooses. */
+vt_status vt_kept_open(const vt_config *config, vt_backend *backend, const vt_parameters *parameters, vt_kept **kept);
+void vt_kept_close(vt_kept **kept);
+
+static inline bool vt_kept_averages(const vt_kept *kept)
+{
+    return kept->places[VT_KEPT_AVERAGE].state != NULL;
+}
+
+/* host [piece.count] = the part, and host is returned; and the part = host. */
+const float *vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host);
 void vt_kept_put(const vt_kept *kept, const vt_kept_part *part, const float *host);
 
 /* The part as it lies in memory, in `bytes`, a multiple of 4: a copy of it in host memory, which is whole once the back
@@ -43,10 +54,8 @@ size_t vt_kept_raw_bytes(const vt_kept *kept, const vt_kept_part *part);
 void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw);
 const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const void *raw, float *room);
 
-/* The numbers of a place, laid out as block VT_BLOCK_MOMENTS is; NULL: not every parameter has numbers there. */
-float *vt_kept_block(const vt_kept *kept, int place);
-
-/* The index of the first parameter that holds a NaN or Inf at this place, or the number of parameters. */
+/* The index of the first parameter that holds a NaN or Inf at this place (-1: in its values), or the number of
+ * parameters. */
 int32_t vt_kept_first_nonfinite(const vt_kept *kept, int place);
 
 /* All states, but not the average, become 0. */
@@ -54,16 +63,36 @@ void vt_kept_clear(const vt_kept *kept);
 
 /* ---- the optimizer ---- */
 
-typedef struct vt_optimizer vt_optimizer;
+/* Neighbours that one call changes: where they begin in each block, and what is kept of them. */
+typedef struct {
+    int64_t offset[VT_BLOCK_COUNT], count;
+    vt_kept_memory states[VT_OPTIMIZER_STATES];
+} vt_optimizer_span;
+
+/* Only optimizer.c changes it. */
+struct vt_optimizer {
+    const vt_config *config;
+    const vt_optimizer_kind *kind;
+    vt_update rule;
+    vt_backend *backend;
+    vt_parameters *parameters;
+    vt_kept *kept;            /* beside the values */
+    vt_optimizer_span *spans; /* [span_count]: what this rank updates, without tensors that are updated as wholes: */
+    int64_t span_count;
+    vt_whole whole;
+    vt_group *world; /* all ranks, over the back end's memory */
+    /* What a step changes, in the back end's memory, as the rest is: the loss is added to its `losses`, dropout reads
+     * its `step`. */
+    vt_step_state *state;
+    vt_step_state *begun; /* what begins a step, of some; host memory that the device reaches by itself */
+    int64_t *ranges;      /* offset and length of each parameter among the gradients */
+};
 
 /* The optimizer that the configuration chooses. Takes the memory of its states, zeroed: of the elements that this rank
  * updates. */
 vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **optimizer);
 void vt_optimizer_close(vt_optimizer **optimizer);
-
-/* What a step changes, in the back end's memory: the loss is added to its `losses`, dropout reads its `step`. */
-vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer);
 
 /* Forgets what the kind keeps of earlier steps, as if no update had been made. The values stay. */
 void vt_optimizer_restart(vt_optimizer *optimizer);
@@ -75,9 +104,6 @@ void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_r
  * update, the same on every rank, and makes it: of the values that this rank keeps. Nothing is waited for: what came of
  * it stands in the state (vt_step_decide), with the first of this rank's gradients that is not finite. */
 void vt_optimizer_step(vt_optimizer *optimizer);
-
-/* What is kept beside the values. */
-const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer);
 
 /* The average of the values (ema_decay): e is the values after the first update, and then
  * e += (1 - decay) (values - e) after each. Here it begins as the values are now: they were set, not updated. Without
@@ -102,11 +128,8 @@ typedef struct {
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer);
 void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress);
 
-/* Collective. The name of the first parameter that holds a NaN or Inf in what is kept at this place (-1: in its
- * values), or NULL. */
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place);
-
-/* Collective. The same of a step's gradients, from what the ranks found in them (vt_step_state's first_nonfinite). */
+/* Collective. The name of the first parameter that holds a NaN or Inf, or NULL. first: what this rank has found, in
+ * what is kept (vt_kept_first_nonfinite) or in a step's gradients (vt_step_state). */
 const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first);
 
 /* ---- the learning rate of each optimizer step (learning_rate.c) ---- */

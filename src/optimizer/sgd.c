@@ -1,6 +1,12 @@
 /* Stochastic gradient descent, with or without momentum, as torch.optim.SGD defines it. */
 #include "optimizer/kinds.h"
 
+static vt_kept_form form(const vt_config *config, int state, const vt_parameter *parameter)
+{
+    (void)state, (void)parameter;
+    return config->momentum > 0 ? VT_KEPT_NUMBERS : VT_KEPT_NOTHING;
+}
+
 static void configure(const vt_config *config, vt_update *rule)
 {
     rule->beta1 = config->momentum;
@@ -8,14 +14,9 @@ static void configure(const vt_config *config, vt_update *rule)
 }
 
 /* With the momentum in the place of Adam's first moment, and no second one. */
-#define SGD .name = "SGD", .rule = {.kind = VT_OPTIMIZER_SGD}, .configure = configure, .update = vt_adam_update
-
-static const vt_optimizer_kind without_momentum = {SGD};
-
-static const vt_optimizer_kind *variant(const vt_config *config)
-{
-    return config->momentum > 0 ? &vt_optimizer_SGD : &without_momentum;
-}
-
-const vt_optimizer_kind vt_optimizer_SGD = {SGD, .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}},
-                                            .variant = variant};
+const vt_optimizer_kind vt_optimizer_SGD = {.name = "SGD",
+                                            .states = {{"moment1", "first moment"}},
+                                            .form = form,
+                                            .rule = {.kind = VT_OPTIMIZER_SGD},
+                                            .configure = configure,
+                                            .update = vt_adam_update};

@@ -12,13 +12,12 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-/* An operation on copies in the host's memory: the request's state where the group stages. */
+/* An operation on a copy in the host's memory: the request's state where the group stages. */
 typedef struct {
     vt_request inner;
-    void *send;    /* the copy that is sent, or NULL */
-    void *receive; /* what comes back to the device at the end */
-    void *device;
-    size_t bytes;
+    char *host;
+    void *device; /* at the end it gets `bytes` of the copy, from `offset` on; NULL: it gets nothing */
+    size_t offset, bytes;
 } staged_operation;
 
 void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor)
@@ -85,7 +84,7 @@ static bool begin(vt_group *group, double bytes, vt_request *request)
 
 /* For an engine that only counts: MPI keeps copies of a sum until it has been waited for. Those of reduce-scatters come
  * and go, and may leave a hole in the heap that is too small for the next one: none, or up to the size of the largest.
- * Half of that is counted. */
+ * Half of that is counted. The request's state is how many bytes they are. */
 static void note_copies(vt_group *group, size_t bytes, bool scatters, vt_request *request)
 {
     vt_engine *engine = group->engine;
@@ -93,13 +92,10 @@ static void note_copies(vt_group *group, size_t bytes, bool scatters, vt_request
     if (scatters && bytes / 2 > engine->hole) engine->hole = bytes / 2;
     engine->copies += bytes;
     if (engine->copies > engine->most_copies) engine->most_copies = engine->copies;
-    if (request == NULL) {
+    if (request != NULL)
+        request->state = (void *)(uintptr_t)bytes;
+    else
         engine->copies -= bytes;
-        return;
-    }
-    size_t *under_way = vt_allocate(1, sizeof *under_way, "the dry engine");
-    *under_way = bytes;
-    request->state = under_way;
 }
 
 static double ring_share(const vt_group *group, double bytes)
@@ -107,29 +103,24 @@ static double ring_share(const vt_group *group, double bytes)
     return bytes * (group->size - 1) / group->size;
 }
 
-/* Makes `request` an operation on these copies; returns the request that the engine gets in its place. */
-static vt_request *stage(vt_request *request, void *send, void *receive, void *device, size_t bytes)
+/* Makes `request` an operation on a copy of so many bytes, and *inner what the engine gets in its place; returns the
+ * copy, without its contents. */
+static char *stage(vt_request *request, size_t room, void *device, size_t offset, size_t bytes, vt_request **inner)
 {
     staged_operation *staged = take(request->group, sizeof *staged);
-    *staged = (staged_operation){{.group = request->group}, send, receive, device, bytes};
+    *staged = (staged_operation){{.group = request->group}, take(request->group, room), device, offset, bytes};
     request->state = staged;
-    return &staged->inner;
-}
-
-static void *copy_in(vt_group *group, const void *device, size_t bytes)
-{
-    void *host = take(group, bytes);
-    group->backend->copy_to_host(group->backend, host, device, bytes);
-    return host;
+    *inner = &staged->inner;
+    return staged->host;
 }
 
 static void unstage(vt_request *request)
 {
     staged_operation *staged = request->state;
     vt_backend *backend = request->group->backend;
-    if (staged->device != NULL) backend->copy_from_host(backend, staged->device, staged->receive, staged->bytes);
-    if (staged->send != staged->receive) free(staged->send);
-    free(staged->receive);
+    if (staged->device != NULL)
+        backend->copy_from_host(backend, staged->device, staged->host + staged->offset, staged->bytes);
+    free(staged->host);
     free(staged);
     request->state = NULL;
 }
@@ -142,62 +133,50 @@ void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t 
     if (!others || count == 0) return;
     vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
-        void *host = copy_in(group, data, bytes);
-        inner = stage(outer, host, host, data, bytes);
+        char *host = stage(outer, bytes, data, 0, bytes, &inner);
+        group->backend->copy_to_host(group->backend, host, data, bytes);
         data = host;
     }
     group->engine->all_reduce(group, type, data, count, inner);
     if (request == NULL) vt_request_wait(outer);
 }
 
-void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
+void vt_group_reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request)
 {
-    int64_t total = 0;
-    for (int i = 0; i < group->size; i++) total += counts[i];
-    size_t bytes = (size_t)total * sizeof *send, part = (size_t)counts[group->rank] * sizeof *send;
-    bool others = begin(group, ring_share(group, (double)bytes), request);
-    /* of two ranks one copy, of more two, and what MPI makes where the result lies in what is sent */
-    const bool overlaps = receive >= send && receive < send + total;
-    note_copies(group, (group->size > 2 ? 2 : 1) * bytes + (overlaps ? part : 0), true, request);
-    if (total == 0 || group->engine->counts_only) return;
-    if (!others) {
-        move(group, receive, send, bytes);
-        return;
+    int64_t total = 0, before = 0;
+    for (int i = 0; i < group->size; i++) {
+        if (i < group->rank) before += counts[i];
+        total += counts[i];
     }
+    size_t bytes = (size_t)total * sizeof *data, part = (size_t)counts[group->rank] * sizeof *data;
+    bool others = begin(group, ring_share(group, (double)bytes), request);
+    note_copies(group, (group->size > 2 ? 2 : 1) * bytes, true, request); /* of two ranks one copy, of more two */
+    if (!others || total == 0) return;
     vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
-        void *from = copy_in(group, send, bytes), *to = take(group, part);
-        inner = stage(outer, from, to, receive, part);
-        send = from;
-        receive = to;
+        char *host = stage(outer, bytes, data + before, (size_t)before * sizeof *data, part, &inner);
+        group->backend->copy_to_host(group->backend, host, data, bytes);
+        data = (float *)(void *)host;
     }
-    group->engine->reduce_scatter(group, send, counts, receive, inner);
+    group->engine->reduce_scatter(group, data, counts, inner);
     if (request == NULL) vt_request_wait(outer);
 }
 
-void vt_group_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
+void vt_group_all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request)
 {
-    size_t total = 0, before = 0;
+    size_t total = 0, before = 0, part = bytes[group->rank];
     for (int i = 0; i < group->size; i++) {
         if (i < group->rank) before += bytes[i];
         total += bytes[i];
     }
-    bool others = begin(group, ring_share(group, (double)total), request);
-    if (total == 0 || group->engine->counts_only) return;
-    if (!others) {
-        move(group, receive, send, total);
-        return;
-    }
+    if (!begin(group, ring_share(group, (double)total), request) || total == 0) return;
     vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
-        char *host = take(group, total);
-        if (bytes[group->rank] > 0)
-            group->backend->copy_to_host(group->backend, host + before, send, bytes[group->rank]);
-        inner = stage(outer, host, host, receive, total);
-        send = host + before;
-        receive = host;
+        char *host = stage(outer, total, data, 0, total, &inner);
+        if (part > 0) group->backend->copy_to_host(group->backend, host + before, (char *)data + before, part);
+        data = host;
     }
-    group->engine->all_gather(group, send, bytes, receive, inner);
+    group->engine->all_gather(group, data, bytes, inner);
     if (request == NULL) vt_request_wait(outer);
 }
 
@@ -205,7 +184,8 @@ void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, 
 {
     size_t each[group->size];
     for (int i = 0; i < group->size; i++) each[i] = bytes;
-    vt_group_all_gather(group, send, each, receive, NULL);
+    if (!group->engine->counts_only) move(group, (char *)receive + (size_t)group->rank * bytes, send, bytes);
+    vt_group_all_gather(group, receive, each, NULL);
 }
 
 static void exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
@@ -213,10 +193,10 @@ static void exchange(vt_group *group, const void *send, size_t send_bytes, int t
 {
     vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
-        void *out = copy_in(group, send, send_bytes), *in = take(group, receive_bytes);
-        inner = stage(outer, out, in, receive, receive_bytes);
-        send = out;
-        receive = in;
+        char *host = stage(outer, send_bytes + receive_bytes, receive, send_bytes, receive_bytes, &inner);
+        group->backend->copy_to_host(group->backend, host, send, send_bytes);
+        send = host;
+        receive = host + send_bytes;
     }
     group->engine->exchange(group, send, send_bytes, to, receive, receive_bytes, from, inner);
     if (request == NULL) vt_request_wait(outer);
@@ -249,8 +229,8 @@ void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root)
     vt_request own = {.group = group}, *inner = &own;
     if (stages(group)) {
         const bool is_root = group->rank == root;
-        void *host = is_root ? copy_in(group, data, bytes) : take(group, bytes);
-        inner = stage(&own, host, host, is_root ? NULL : data, bytes);
+        char *host = stage(&own, bytes, is_root ? NULL : data, 0, bytes, &inner);
+        if (is_root) group->backend->copy_to_host(group->backend, host, data, bytes);
         data = host;
     }
     group->engine->broadcast(group, data, bytes, root, inner);
@@ -274,8 +254,7 @@ void vt_request_wait(vt_request *request)
 {
     if (request->state == NULL) return;
     if (request->group->engine->counts_only) {
-        request->group->engine->copies -= *(size_t *)request->state;
-        free(request->state);
+        request->group->engine->copies -= (uintptr_t)request->state;
         request->state = NULL;
         return;
     }
@@ -285,11 +264,6 @@ void vt_request_wait(vt_request *request)
     if (inner->state != NULL) request->group->engine->wait(inner);
     if (is_staged) unstage(request);
     request->group->volume.seconds += vt_clock_seconds() - start;
-}
-
-void vt_engine_advance(vt_engine *engine)
-{
-    if (engine->advance != NULL) engine->advance(engine);
 }
 
 bool vt_request_chain(vt_request *request, const vt_group *next)

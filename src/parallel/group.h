@@ -64,16 +64,15 @@ static inline void vt_group_note_padding(vt_group *group, double before, double 
 /* data [count] = its sum over the group, on every rank. */
 void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request);
 
-/* receive [counts[rank]] = this rank's part of the sum of all `send` [sum of counts], in which the parts of rank 0, 1,
- * … lie one behind another; float32. `receive` may be this rank's part of `send`; the other parts of `send` are then
- * undefined. counts [size] must stay only until the call returns. */
-void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request);
+/* data [sum of counts] has parts for rank 0, 1, … one behind another, float32: this rank's becomes its sum over the
+ * group, and the others are undefined then. counts [size] must stay only until the call returns. */
+void vt_group_reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request);
 
-/* receive [sum of bytes] = all `send` [bytes[rank]], rank 0's first. `send` may be its place in `receive`. bytes
- * [size] must stay only until the call returns. */
-void vt_group_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request);
+/* data [sum of bytes] has parts of rank 0, 1, … one behind another, of which each rank has its own: then all of them.
+ * bytes [size] must stay only until the call returns. */
+void vt_group_all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request);
 
-/* The same, waited for, where every rank sends `bytes`. */
+/* The same, waited for, where every rank sends `bytes`, which may lie in their place. */
 void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, void *receive);
 
 /* Sends to the member `to` and receives from the member `from` (places in the group) at once. */
@@ -91,9 +90,6 @@ void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root);
  * is under way, which MPI does only inside its calls. */
 bool vt_request_test(vt_request *request);
 void vt_request_wait(vt_request *request);
-
-/* Moves what is under way, between two pieces of computing: MPI's messages move only inside its calls. */
-void vt_engine_advance(vt_engine *engine);
 
 /* Makes the operations that `next` gets from here on run after this one, without anybody waiting; the request is then
  * over for the caller. False: the engine can't do this, nothing was done, and the caller has to wait. */
@@ -128,15 +124,17 @@ struct vt_engine {
     vt_status (*split)(vt_engine *engine, int color, int key, vt_group *group);
     void (*group_close)(vt_group *group);
     void (*all_reduce)(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request);
-    void (*reduce_scatter)(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request);
-    void (*all_gather)(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request);
+    void (*reduce_scatter)(vt_group *group, float *data, const int64_t *counts, vt_request *request);
+    void (*all_gather)(vt_group *group, void *data, const size_t *bytes, vt_request *request);
     void (*exchange)(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
                      int from, vt_request *request);
     void (*broadcast)(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
     bool (*test)(vt_request *request);
     void (*wait)(vt_request *request);
     bool (*chain)(vt_request *request, const vt_group *next); /* NULL: it can't */
-    void (*advance)(vt_engine *engine);                       /* NULL: what is under way needs no help */
+    /* Moves what is under way, between two pieces of computing: MPI's messages move only inside its calls. NULL: it
+     * needs no help. */
+    void (*advance)(vt_engine *engine);
     /* The back end replays recorded operations: the engine is to watch that they end. NULL: it need not. */
     void (*replayed)(vt_engine *engine, const vt_backend *backend);
     /* Ends every rank of the job at once, with a non-zero exit status; does not return. */

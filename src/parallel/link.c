@@ -80,8 +80,3 @@ void vt_link_receive(vt_link *link, vt_matrix matrix)
     backend->convert(backend, room_of(link, matrix), matrix);
     if (--link->expected > 0) post(link);
 }
-
-void vt_link_finish(vt_link *link)
-{
-    if (link->group != NULL) vt_request_wait(&link->request);
-}

@@ -10,7 +10,7 @@ typedef struct {
     vt_group *group; /* sender and receiver; NULL: this rank is neither */
     vt_type type;    /* of the numbers on their way */
     void *room;
-    vt_request request; /* of the matrix in `room` */
+    vt_request request; /* of the matrix in `room`; over: it has been sent, or has come */
     int64_t expected;   /* matrices that are still to come, the one on its way included */
     int64_t count;      /* of this step, in all */
     int64_t cycle;      /* micro-batches, which these matrices are of in turn */
@@ -34,8 +34,5 @@ int64_t vt_link_next(const vt_link *link);
 
 /* The next matrix. The one behind it, if any, is then received meanwhile. */
 void vt_link_receive(vt_link *link, vt_matrix matrix);
-
-/* Waits until all has been sent. */
-void vt_link_finish(vt_link *link);
 
 #endif

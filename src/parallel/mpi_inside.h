@@ -36,9 +36,9 @@ typedef struct {
     size_t volume;   /* in bytes, over all ranks or of one */
     int count, over; /* requests; the first `over` have finished */
     MPI_Request *requests;
-    int *counts, *offsets;
-    void *sum; /* allocated here, because `receive` may overlap what is sent; belongs to `receive` */
-    void *receive;
+    int *counts; /* of the ranks; and behind them, where they differ, their offsets */
+    void *to;    /* where the result belongs that MPI has put at `from`; NULL: it is there */
+    const void *from;
     size_t bytes;
 } vt_mpi_operation;
 

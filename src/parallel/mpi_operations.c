@@ -27,8 +27,6 @@ static void operation_close(vt_mpi_operation *work)
 {
     free(work->requests);
     free(work->counts);
-    free(work->offsets);
-    free(work->sum);
     free(work);
 }
 
@@ -65,14 +63,14 @@ static void mpi_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_
 }
 
 /* Too large for one call: a reduction to each rank. */
-static void reduce_to_each(vt_group *group, vt_mpi_operation *work, float *send, const int64_t *counts, float *receive)
+static void reduce_to_each(vt_group *group, vt_mpi_operation *work, float *data, const int64_t *counts)
 {
-    int64_t first = 0;
-    for (int root = 0; root < group->size; first += counts[root++]) {
+    for (int root = 0; root < group->size; data += counts[root++]) {
         for (int64_t done = 0; done < counts[root];) {
             int now = part(counts[root] - done, state_of(group)->largest_count);
-            float *from = send + first + done, *to = root == group->rank ? receive + done : NULL;
-            int code = MPI_Ireduce(from == to ? MPI_IN_PLACE : from, to, now, MPI_FLOAT, MPI_SUM, root,
+            float *own = data + done;
+            const bool receives = root == group->rank;
+            int code = MPI_Ireduce(receives ? MPI_IN_PLACE : own, receives ? own : NULL, now, MPI_FLOAT, MPI_SUM, root,
                                    communicator(group), next(work));
             vt_mpi_check(group->engine, code, work->name, group->name);
             done += now;
@@ -80,25 +78,25 @@ static void reduce_to_each(vt_group *group, vt_mpi_operation *work, float *send,
     }
 }
 
-static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
+static void mpi_reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request)
 {
-    int64_t total = 0, own = counts[group->rank];
-    for (int i = 0; i < group->size; i++) total += counts[i];
-    vt_mpi_operation *work = operation_begin("reduce-scatter", (size_t)total * sizeof *send, request);
+    int64_t total = 0, before = 0;
+    for (int i = 0; i < group->size; i++) {
+        if (i < group->rank) before += counts[i];
+        total += counts[i];
+    }
+    vt_mpi_operation *work = operation_begin("reduce-scatter", (size_t)total * sizeof *data, request);
     if (total > state_of(group)->largest_count) {
-        reduce_to_each(group, work, send, counts, receive);
+        reduce_to_each(group, work, data, counts);
         return;
     }
     work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
     for (int i = 0; i < group->size; i++) work->counts[i] = (int)counts[i];
-    float *to = receive;
-    if (receive >= send && receive < send + total) { /* MPI forbids overlapping buffers */
-        work->bytes = (size_t)own * sizeof *send;
-        work->sum = to = malloc(work->bytes > 0 ? work->bytes : 1);
-        work->receive = receive;
-        if (to == NULL) vt_engine_abort(group->engine, "no memory for %zu bytes of a reduce-scatter", work->bytes);
-    }
-    int code = MPI_Ireduce_scatter(send, to, work->counts, MPI_FLOAT, MPI_SUM, communicator(group), next(work));
+    work->to = data + before;
+    work->from = data;
+    work->bytes = (size_t)counts[group->rank] * sizeof *data;
+    int code =
+        MPI_Ireduce_scatter(MPI_IN_PLACE, data, work->counts, MPI_FLOAT, MPI_SUM, communicator(group), next(work));
     vt_mpi_check(group->engine, code, work->name, group->name);
 }
 
@@ -119,30 +117,25 @@ static void transfer_parts(vt_group *group, vt_mpi_operation *work, transfer kin
     }
 }
 
-static void mpi_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
+static void mpi_all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request)
 {
-    size_t total = 0, before = 0;
-    for (int i = 0; i < group->size; i++) {
-        if (i == group->rank) before = total;
-        total += bytes[i];
-    }
+    size_t total = 0;
+    for (int i = 0; i < group->size; i++) total += bytes[i];
     vt_mpi_operation *work = operation_begin("all-gather", total, request);
-    char *own = (char *)receive + before;
     if (total > (size_t)state_of(group)->largest_bytes) {
-        if (send != own) memcpy(own, send, bytes[group->rank]);
-        char *place = receive;
+        char *place = data;
         for (int root = 0; root < group->size; place += bytes[root++])
             transfer_parts(group, work, BROADCAST, place, bytes[root], root);
         return;
     }
-    work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
-    work->offsets = vt_allocate((size_t)group->size, sizeof *work->offsets, "communication over MPI");
+    work->counts = vt_allocate(2 * (size_t)group->size, sizeof *work->counts, "communication over MPI");
+    int *offsets = work->counts + group->size;
     for (int i = 0, offset = 0; i < group->size; offset += work->counts[i++]) {
         work->counts[i] = (int)bytes[i];
-        work->offsets[i] = offset;
+        offsets[i] = offset;
     }
-    int code = MPI_Iallgatherv(send == own ? MPI_IN_PLACE : send, work->counts[group->rank], MPI_BYTE, receive,
-                               work->counts, work->offsets, MPI_BYTE, communicator(group), next(work));
+    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, data, work->counts, offsets, MPI_BYTE, communicator(group),
+                               next(work));
     vt_mpi_check(group->engine, code, work->name, group->name);
 }
 
@@ -165,7 +158,7 @@ static void mpi_broadcast(vt_group *group, void *data, size_t bytes, int root, v
 static void finish(vt_request *request)
 {
     vt_mpi_operation *work = request->state;
-    if (work->sum != NULL) memcpy(work->receive, work->sum, work->bytes);
+    if (work->to != NULL) memmove(work->to, work->from, work->bytes);
     operation_close(work);
     request->state = NULL;
 }

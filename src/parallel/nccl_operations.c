@@ -79,49 +79,51 @@ static void close_operation(vt_request *request)
     request->state = NULL;
 }
 
-/* Device memory in place of a host group's buffer. */
-static char *take_room(vt_group *group, const char *what, size_t bytes)
+/* The memory that NCCL works on: the group's own; or of a host group a room of its communicator, with the bytes from
+ * `first` on that this rank gives copied there. */
+static char *enter(vt_group *group, const char *what, void *memory, size_t bytes, size_t first, size_t given)
 {
     vt_nccl_communicator *c = group->state;
+    if (group->backend != NULL) return memory;
     if (bytes > c->room_bytes) {
         cudaFree(c->room);
         check_cuda(group, what, cudaMalloc(&c->room, bytes));
         c->room_bytes = bytes;
     }
-    return c->room;
+    char *room = c->room;
+    if (given > 0)
+        check_cuda(
+            group, what,
+            cudaMemcpyAsync(room + first, (const char *)memory + first, given, cudaMemcpyHostToDevice, c->stream));
+    return room;
 }
 
-static void put(vt_group *group, const char *what, void *device, const void *host, size_t bytes)
+/* Ends the submitting. Of a host group the host waits, up to the time-out, and copies back what came. */
+static void leave(vt_group *group, const char *what, void *memory, const void *device, size_t bytes,
+                  vt_request *request)
 {
-    vt_nccl_communicator *c = group->state;
-    check_cuda(group, what, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream));
-}
-
-/* Copies a host group's result back; the host waits, up to the time-out. */
-static void get(vt_group *group, const char *what, void *host, const void *device, size_t bytes, vt_request *request)
-{
+    finish(group, what, request);
+    if (group->backend != NULL) return;
     const double begin = vt_clock_seconds();
     while (cudaEventQuery(request->state) == cudaErrorNotReady) {
         if (vt_clock_seconds() > begin + group->engine->timeout) fail(group, what, late);
         vt_nccl_rest(begin);
     }
-    check_cuda(group, what, cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    check_cuda(group, what, cudaMemcpy(memory, device, bytes, cudaMemcpyDeviceToHost));
     close_operation(request);
 }
 
 static void all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
 {
     static const char what[] = "all-reduce";
-    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
     vt_nccl_communicator *c = begin(group, what);
     ncclDataType_t kind = type == VT_SUM_FLOAT64 ? ncclFloat64 : ncclFloat32;
     size_t bytes = (size_t)count * (type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float));
-    bool is_host = group->backend == NULL;
-    void *device = is_host ? take_room(group, what, bytes) : data;
-    if (is_host) put(group, what, device, data, bytes);
-    check(group, what, nccl->ncclAllReduce(device, device, (size_t)count, kind, ncclSum, c->comm, c->stream));
-    finish(group, what, request);
-    if (is_host) get(group, what, data, device, bytes, request);
+    char *device = enter(group, what, data, bytes, 0, bytes);
+    check(
+        group, what,
+        vt_nccl_state_of(group)->nccl->ncclAllReduce(device, device, (size_t)count, kind, ncclSum, c->comm, c->stream));
+    leave(group, what, data, device, bytes, request);
 }
 
 static bool all_equal(const int64_t *counts, int size)
@@ -132,7 +134,7 @@ static bool all_equal(const int64_t *counts, int size)
 }
 
 /* Parts of different lengths: each rank's is reduced to it, all in one group of calls. */
-static void reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
+static void reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request)
 {
     static const char what[] = "reduce-scatter";
     const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
@@ -140,14 +142,15 @@ static void reduce_scatter(vt_group *group, float *send, const int64_t *counts, 
     VT_ASSERT(group->backend != NULL); /* figures are never scattered */
     if (all_equal(counts, group->size)) {
         check(group, what,
-              nccl->ncclReduceScatter(send, receive, (size_t)counts[0], ncclFloat32, ncclSum, c->comm, c->stream));
+              nccl->ncclReduceScatter(data, data + group->rank * counts[0], (size_t)counts[0], ncclFloat32, ncclSum,
+                                      c->comm, c->stream));
     } else {
         check(group, what, nccl->ncclGroupStart());
-        const float *part = send;
+        float *part = data;
         for (int i = 0; i < group->size; i++) {
             if (counts[i] > 0)
                 check(group, what,
-                      nccl->ncclReduce(part, receive, (size_t)counts[i], ncclFloat32, ncclSum, i, c->comm, c->stream));
+                      nccl->ncclReduce(part, part, (size_t)counts[i], ncclFloat32, ncclSum, i, c->comm, c->stream));
             part += counts[i];
         }
         check(group, what, nccl->ncclGroupEnd());
@@ -155,37 +158,32 @@ static void reduce_scatter(vt_group *group, float *send, const int64_t *counts, 
     finish(group, what, request);
 }
 
-static void all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
+static void all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request)
 {
     static const char what[] = "all-gather";
     const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
     vt_nccl_communicator *c = begin(group, what);
     size_t total = 0, before = 0;
-    bool equal = true, is_host = group->backend == NULL;
+    bool equal = true;
     for (int i = 0; i < group->size; i++) {
         if (i < group->rank) before += bytes[i];
         total += bytes[i];
         equal = equal && bytes[i] == bytes[0];
     }
-    char *whole = is_host ? take_room(group, what, total) : receive;
-    const void *own = is_host ? whole + before : send;
-    if (is_host && bytes[group->rank] > 0) put(group, what, whole + before, send, bytes[group->rank]);
+    char *whole = enter(group, what, data, total, before, bytes[group->rank]);
     if (equal) {
-        check(group, what, nccl->ncclAllGather(own, whole, bytes[0], ncclInt8, c->comm, c->stream));
+        check(group, what, nccl->ncclAllGather(whole + before, whole, bytes[0], ncclInt8, c->comm, c->stream));
     } else {
         check(group, what, nccl->ncclGroupStart());
         char *part = whole;
         for (int i = 0; i < group->size; i++) {
             if (bytes[i] > 0)
-                check(group, what,
-                      nccl->ncclBroadcast(i == group->rank ? own : part, part, bytes[i], ncclInt8, i, c->comm,
-                                          c->stream));
+                check(group, what, nccl->ncclBroadcast(part, part, bytes[i], ncclInt8, i, c->comm, c->stream));
             part += bytes[i];
         }
         check(group, what, nccl->ncclGroupEnd());
     }
-    finish(group, what, request);
-    if (is_host) get(group, what, receive, whole, total, request);
+    leave(group, what, data, whole, total, request);
 }
 
 static void exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
@@ -194,30 +192,24 @@ static void exchange(vt_group *group, const void *send, size_t send_bytes, int t
     static const char what[] = "exchange";
     const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
     vt_nccl_communicator *c = begin(group, what);
-    const bool is_host = group->backend == NULL;
-    char *room = is_host ? take_room(group, what, send_bytes + receive_bytes) : NULL;
-    const void *out = is_host ? room : send;
+    const bool is_host = group->backend == NULL; /* what comes lies behind what is sent */
+    char *room = enter(group, what, (void *)(uintptr_t)send, send_bytes + receive_bytes, 0, send_bytes);
     void *in = is_host ? room + send_bytes : receive;
-    if (is_host && send_bytes > 0) put(group, what, room, send, send_bytes);
     check(group, what, nccl->ncclGroupStart());
-    if (send_bytes > 0) check(group, what, nccl->ncclSend(out, send_bytes, ncclInt8, to, c->comm, c->stream));
+    if (send_bytes > 0) check(group, what, nccl->ncclSend(room, send_bytes, ncclInt8, to, c->comm, c->stream));
     if (receive_bytes > 0) check(group, what, nccl->ncclRecv(in, receive_bytes, ncclInt8, from, c->comm, c->stream));
     check(group, what, nccl->ncclGroupEnd());
-    finish(group, what, request);
-    if (is_host) get(group, what, receive, in, receive_bytes, request);
+    leave(group, what, receive, in, receive_bytes, request);
 }
 
 static void broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
 {
     static const char what[] = "broadcast";
-    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
     vt_nccl_communicator *c = begin(group, what);
-    bool is_host = group->backend == NULL;
-    void *device = is_host ? take_room(group, what, bytes) : data;
-    if (is_host && group->rank == root) put(group, what, device, data, bytes);
-    check(group, what, nccl->ncclBroadcast(device, device, bytes, ncclInt8, root, c->comm, c->stream));
-    finish(group, what, request);
-    if (is_host) get(group, what, data, device, bytes, request);
+    char *device = enter(group, what, data, bytes, 0, group->rank == root ? bytes : 0);
+    check(group, what,
+          vt_nccl_state_of(group)->nccl->ncclBroadcast(device, device, bytes, ncclInt8, root, c->comm, c->stream));
+    leave(group, what, data, device, bytes, request);
 }
 
 /* ---- requests ---- */

@@ -98,7 +98,7 @@ void vt_region_gather(vt_group *group, const vt_span *spans, vt_arena *arena, in
     for (int i = 0; i < group->size; i++)
         bytes[i] = (size_t)(spans[i].count * batch * x.columns) * vt_type_size(x.type);
     backend->convert(backend, x, own);
-    vt_group_all_gather(group, own.data, bytes, staged.data, NULL);
+    vt_group_all_gather(group, staged.data, bytes, NULL);
     if (!in_place) reorder(group, spans, backend, batch, staged, whole, true);
     vt_arena_pop(arena, mark);
 }
@@ -114,17 +114,9 @@ void vt_region_reduce(vt_group *group, const vt_span *spans, vt_arena *arena, in
     vt_matrix own = own_rows(group, spans, batch, staged);
     for (int i = 0; i < group->size; i++) counts[i] = spans[i].count * batch * x.columns;
     if (!in_place) reorder(group, spans, backend, batch, staged, whole, false);
-    vt_group_reduce_scatter(group, staged.data, counts, own.data, NULL);
+    vt_group_reduce_scatter(group, staged.data, counts, NULL);
     backend->convert(backend, own, x);
     vt_arena_pop(arena, mark);
-}
-
-vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, vt_matrix x)
-{
-    vt_matrix whole = vt_arena_push_matrix(arena, x.type, parallel->token_count, x.columns);
-    vt_matrix inner = vt_region_enter(parallel, arena, 1, x);
-    vt_region_gather(parallel->context, parallel->context_spans, arena, 1, inner, whole);
-    return whole;
 }
 
 /* ---- between enter and leave ---- */

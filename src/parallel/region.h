@@ -52,9 +52,6 @@ void vt_region_leave(const vt_parallel *parallel, vt_arena *arena, int64_t batch
 void vt_region_gather(vt_group *group, const vt_span *spans, vt_arena *arena, int64_t batch, vt_matrix x,
                       vt_matrix whole);
 
-/* x [own, columns] of one sample to its [all tokens, columns], on the arena. */
-vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, vt_matrix x);
-
 /* Backward of vt_region_gather: x = the sum over the group of `whole`'s rows that are this rank's. float32; whole is
  * used up. */
 void vt_region_reduce(vt_group *group, const vt_span *spans, vt_arena *arena, int64_t batch, vt_matrix whole,

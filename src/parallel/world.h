@@ -80,13 +80,11 @@ void vt_world_close(vt_world **world, bool failed);
 vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
                          vt_group **group);
 
-/* Collective over all ranks: groups of two neighbours on the pipeline axis, of which the first has an even coordinate
- * (parity 0) or an odd one (1); a rank without such a neighbour is a group by itself. Each call makes a new group,
- * named `purpose` (or NULL). */
-vt_status vt_world_neighbours(vt_world *world, int parity, const char *purpose, vt_backend *backend, vt_group **group);
-
-/* The same with the first rank of the axis and the last. */
-vt_status vt_world_ends(vt_world *world, const char *purpose, vt_backend *backend, vt_group **group);
+/* Collective over all ranks, each of which names places on the pipeline axis: a group of the two ranks there, if this
+ * one is one of them and both are there, else of this one alone. Each call makes a new group, named `purpose` (or
+ * NULL). */
+vt_status vt_world_pair(vt_world *world, int first, int second, const char *purpose, vt_backend *backend,
+                        vt_group **group);
 
 /* Collective over all ranks, at the end of a phase: VT_OK only when all have it. The lowest rank that failed keeps its
  * note, with rank and host put before it when there are several; the others' says "all ranks: stop: " and then the
@@ -142,7 +140,7 @@ typedef enum {
     VT_TRAFFIC_COUNT
 } vt_traffic;
 
-const char *vt_traffic_name(vt_traffic traffic);
+extern const char *const vt_traffic_names[];
 
 /* What a group of a world is for, by its name. */
 vt_traffic vt_traffic_of(const char *group);

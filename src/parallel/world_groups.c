@@ -110,34 +110,22 @@ done:
     return status;
 }
 
-/* The group of the ranks in the places `pair` of the pipeline axis, or of this one alone if it is not one of them. */
-static vt_status open_pair(vt_world *world, const int pair[2], const char *purpose, vt_backend *backend,
-                           vt_group **group)
+vt_status vt_world_pair(vt_world *world, int first, int second, const char *purpose, vt_backend *backend,
+                        vt_group **group)
 {
     vt_status status = VT_OK;
     char name[64];
     const vt_axis axis = VT_AXIS_PIPELINE;
     const int own = world->coordinate[axis], size = world->layout.size[axis];
-    const bool is_pair = (own == pair[0] || own == pair[1]) && pair[0] >= 0 && pair[1] < size && pair[0] < pair[1];
+    const bool is_pair = (own == first || own == second) && first >= 0 && second < size && first < second;
     int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
     vt_layout_members(&world->layout, world->rank, VT_AXES(axis), members); /* in the order of their coordinates */
-    const int both[2] = {members[is_pair ? pair[0] : own], members[is_pair ? pair[1] : own]};
+    const int both[2] = {members[is_pair ? first : own], members[is_pair ? second : own]};
     name_group(world, VT_AXES(axis), VT_SCOPE_ALL, purpose, name);
     VT_TRY(open_group(world, name, both, is_pair ? 2 : 1, backend, group));
 done:
     free(members);
     return status;
-}
-
-vt_status vt_world_neighbours(vt_world *world, int parity, const char *purpose, vt_backend *backend, vt_group **group)
-{
-    const int own = world->coordinate[VT_AXIS_PIPELINE], first = own % 2 == parity ? own : own - 1;
-    return open_pair(world, (const int[]){first, first + 1}, purpose, backend, group);
-}
-
-vt_status vt_world_ends(vt_world *world, const char *purpose, vt_backend *backend, vt_group **group)
-{
-    return open_pair(world, (const int[]){0, world->layout.size[VT_AXIS_PIPELINE] - 1}, purpose, backend, group);
 }
 
 /* ---- what they have counted ---- */
@@ -151,8 +139,4 @@ vt_traffic vt_traffic_of(const char *group)
     return strstr(group, " of gradients") != NULL ? VT_TRAFFIC_GRADIENTS : VT_TRAFFIC_FIGURES;
 }
 
-const char *vt_traffic_name(vt_traffic traffic)
-{
-    static const char *const names[VT_TRAFFIC_COUNT] = {"tp", "cp", "pp", "gradients", "figures"};
-    return names[traffic];
-}
+const char *const vt_traffic_names[] = {"tp", "cp", "pp", "gradients", "figures"};

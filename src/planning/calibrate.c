@@ -166,10 +166,9 @@ static double seconds_of(const bench *b, void (*run)(const bench *b))
 /* One of each operation that layouts use, on [elements] in all. */
 static void exchange_all(vt_group *group, float *data, int64_t elements, const int64_t *counts, const size_t *bytes)
 {
-    int64_t own = elements / group->size * group->rank;
     vt_group_all_reduce(group, VT_SUM_FLOAT32, data, elements, NULL);
-    vt_group_reduce_scatter(group, data, counts, data + own, NULL);
-    vt_group_all_gather(group, data + own, bytes, data, NULL);
+    vt_group_reduce_scatter(group, data, counts, NULL);
+    vt_group_all_gather(group, data, bytes, NULL);
 }
 
 /* Seconds that a short message takes between ranks that come from computing, which then wait for the slowest and, where

@@ -67,7 +67,7 @@ vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend
     rollout->pieces = vt_allocate((size_t)config->n_history + 2, sizeof *rollout->pieces, "the rollout");
     rollout->states = vt_allocate((size_t)most, sizeof *rollout->states, "the rollout");
     rollout->gradients = vt_allocate((size_t)most, sizeof *rollout->gradients, "the rollout");
-    VT_CHECK((most == 1 && task->tendency == NULL) || model->kind->prediction_grid != NULL,
+    VT_CHECK((most == 1 && task->tendency == NULL) || model->kind->rolls_out,
              "model %s can't go on from its own forecasts; use --rollout=1 and --predict=state", model->kind->name);
     if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL || task->tendency != NULL ||
         vt_config_members(config) > 1)
@@ -239,7 +239,7 @@ static vt_matrix newest(const vt_rollout *rollout, const vt_pass *pass)
     vt_model_tensor now = rollout->tensors[VT_TENSOR_INPUT];
     now = from_channel(rollout, now, 0, seen < channels ? seen : channels);
     if (seen < channels) now = with_zeros(rollout, pass, &now);
-    return rollout->model->kind->lay_out(rollout->model, pass, &now);
+    return vt_model_lay_out(rollout->model, pass, &now);
 }
 
 vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output)
@@ -258,7 +258,7 @@ vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass)
     const vt_pass of_samples = vt_pass_of_samples(pass);
     vt_model_tensor target = rollout->tensors[VT_TENSOR_TARGET];
     if (flips(rollout, pass)) target = disturbed(rollout, pass, &target, 1, true, NULL);
-    return rollout->model->kind->lay_out(rollout->model, &of_samples, &target);
+    return vt_model_lay_out(rollout->model, &of_samples, &target);
 }
 
 vt_matrix vt_rollout_mean(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
@@ -318,7 +318,7 @@ vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt
     float *later = rollout->step + 1 < rollout->steps ? rollout->gradients[rollout->step] : NULL;
     if (later != NULL) {
         const vt_model_tensor gradient = normalised(rollout, later, channels);
-        const vt_matrix rows = model->lay_out(rollout->model, pass, &gradient);
+        const vt_matrix rows = vt_model_lay_out(rollout->model, pass, &gradient);
         backend->scaled_add(backend, rows, rollout->constants[ONE], 1, dstate, dstate);
     }
     if (bounds[0] != NULL) backend->limit(backend, state, bounds[0], bounds[1], channels, dstate);

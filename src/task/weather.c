@@ -512,7 +512,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     const size_t squares = 2 * (size_t)(batch * out);
     w->model = model;
     w->rows = rows;
-    VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
+    VT_CHECK(model->kind->prediction_grid != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
     VT_TRY(place_numbers(w));
     float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
@@ -544,7 +544,7 @@ static vt_matrix weather_weigh(const vt_task *task, const vt_pass *pass)
     free(host);
     const vt_model_tensor tensor = {
         .values = placed + 2 * channels, .channels = channels, .mean = placed, .inverse_std = placed + channels};
-    return w->model->kind->lay_out(w->model, pass, &tensor);
+    return vt_model_lay_out(w->model, pass, &tensor);
 }
 
 /* ---- scores ---- */
@@ -566,7 +566,8 @@ static void weather_score(vt_task *task, const vt_pass *pass, vt_matrix predicti
     vt_backend *backend = pass->backend;
     const int64_t channels = task->scores.count, count = 2 * pass->batch * channels;
     double mean = 0;
-    w->model->kind->channel_squares(w->model, pass, prediction, target, w->row_weights, w->channel_squares);
+    const vt_patch_grid grid = w->model->kind->prediction_grid(w->model, pass->batch);
+    backend->channel_squares(backend, &grid, prediction, target, w->row_weights, w->channel_squares);
     vt_group_all_reduce(pass->parallel->tokens, VT_SUM_FLOAT64, w->channel_squares, count, NULL);
     backend->copy_to_host(backend, w->host_squares, w->channel_squares, (size_t)count * sizeof(double));
     for (int64_t i = 0; i < pass->batch; i++) {
@@ -600,7 +601,7 @@ static vt_matrix weather_baseline(const vt_task *task, const vt_pass *pass, cons
                                  .mean = as->mean,
                                  .inverse_std = as->inverse_std,
                                  .sample_channels = vt_model_tensor_stride(input)};
-    return model->kind->lay_out(model, pass, &now);
+    return vt_model_lay_out(model, pass, &now);
 }
 
 /* ---- pictures ---- */

@@ -158,7 +158,7 @@ static vt_matrix restore(const vt_trainer *trainer, const vt_micro_batch *sample
 {
     const vt_normalisation *as = &trainer->task->normalisation[VT_TENSOR_TARGET];
     const vt_pass of_samples = vt_pass_of_samples(&samples->pass);
-    return trainer->model->kind->restore(trainer->model, &of_samples, rows, as->mean, as->inverse_std);
+    return vt_model_restore(trainer->model, &of_samples, rows, as->mean, as->inverse_std);
 }
 
 /* Predicts the sample, and takes the part of it from the last stage. */

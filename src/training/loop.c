@@ -197,14 +197,15 @@ static vt_status check_finite(vt_loop *loop)
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = loop->trainer->optimizer;
-    const vt_kept *kept = vt_optimizer_kept(optimizer);
-    for (int i = -1; i < vt_kept_count(kept); i++) {
-        const char *name = vt_optimizer_first_nonfinite(optimizer, i);
+    const vt_kept *kept = optimizer->kept;
+    for (int i = -1; i < VT_KEPT_PLACES; i++) {
+        if (i >= 0 && kept->places[i].state == NULL) continue;
+        const char *name = vt_optimizer_nonfinite_name(optimizer, vt_kept_first_nonfinite(kept, i));
         loop->diverged = name != NULL;
         VT_CHECK(name == NULL,
                  "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
                  "--lr or --grad_clip=1 often helps",
-                 (long long)loop->progress.step, i < 0 ? "parameter" : vt_kept_state(kept, i)->meaning, name);
+                 (long long)loop->progress.step, i < 0 ? "parameter" : kept->places[i].state->meaning, name);
     }
 done:
     return status;

@@ -73,10 +73,10 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .training = training,
                               .has_backward = training,
                               .keeps = config->keep_outputs == VT_KEEP_TRUE,
-                              .head = vt_model_head(trainer->model),
+                              .head = trainer->model->head,
                               .density_weight = config->lambda_rho,
                               .seed = (uint64_t)config->seed,
-                              .step = &vt_optimizer_state(trainer->optimizer)->step,
+                              .step = &trainer->optimizer->state->step,
                               .first_sample = (uint32_t)((batch->first_in_batch + first) * members)};
     if (crps != NULL && !training) samples->pass.noise_keys = take_noise_keys(samples, batch, first);
     vt_rollout_begin(samples->rollout, &samples->pass, batch, first, training && batch->steps > 1 ? batch->steps : 1);
@@ -166,7 +166,7 @@ static vt_matrix output_gradient(const vt_trainer *trainer, const vt_micro_batch
     const vt_rollout *rollout = samples->rollout;
     const vt_compared what = compared(trainer, samples, samples->prediction);
     const vt_matrix dstate = vt_rollout_gradient_place(rollout, pass, samples->prediction);
-    trainer->loss->backward(&what, scale, &vt_optimizer_state(trainer->optimizer)->loss_scale, dstate);
+    trainer->loss->backward(&what, scale, &trainer->optimizer->state->loss_scale, dstate);
     if (trainer->loss->sums_in_backward) finish_losses(trainer, &what, samples->losses, samples->total);
     return vt_rollout_backward(rollout, pass, samples->prediction, dstate);
 }

@@ -40,10 +40,10 @@ static void log_samples(const vt_run *run)
 static void log_model(const vt_run *run)
 {
     const vt_parameters *parameters = run->loop.trainer->parameters;
-    const int64_t frozen = vt_parameters_frozen_elements(parameters);
+    const int64_t frozen = parameters->frozen_count;
     char *sizes = vt_model_kind_of(run->config)->describe(run->config);
     char *note = vt_text_format(frozen > 0 ? ", %lld of them frozen" : "", (long long)frozen);
-    vt_log_info("model: %lld parameters%s: %s", (long long)vt_parameters_model_elements(parameters), note, sizes);
+    vt_log_info("model: %lld parameters%s: %s", (long long)parameters->whole_count, note, sizes);
     free(note);
     free(sizes);
 }
@@ -132,7 +132,7 @@ static void log_offload(const vt_run *run)
 {
     const vt_config *config = run->config;
     const vt_offload_sizes *sizes = &run->plan.offload;
-    const int64_t blocks = vt_model_blocks(run->loop.trainer->model, config).count;
+    const int64_t blocks = vt_model_blocks(run->loop.trainer->model).count;
     char bytes[2][VT_NUMBER_SIZE];
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     if (blocks <= 2)
@@ -195,14 +195,14 @@ static const char *shape_text(const int64_t *shape, int dimensions, bool csv, ch
  * with whether it is. */
 static void log_parameters(const vt_parameters *parameters, const vt_split *split, vt_text *table)
 {
-    const bool is_split = split->stages > 1, freezes = vt_parameters_frozen_elements(parameters) > 0;
+    const bool is_split = split->stages > 1, freezes = parameters->frozen_count > 0;
     char global[96], local[96];
     vt_log_detail("%-32s %-22s %-22s %12s%s", "parameter", "global shape", "local shape", "bytes",
                   is_split ? "  stage" : "");
     vt_text_append(table, "name,global_shape,local_shape,bytes%s%s\n", is_split ? ",stage" : "",
                    freezes ? ",frozen" : "");
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_parameter *p = parameters->list[i];
         const long long bytes = (long long)p->count * (long long)sizeof(float);
         int64_t stage = 0;
         while (is_split && p->unit >= split->units[stage].first + split->units[stage].count) stage++;
@@ -215,7 +215,7 @@ static void log_parameters(const vt_parameters *parameters, const vt_split *spli
         vt_text_append(table, "%s\n", !freezes ? "" : p->frozen ? ",true" : ",false");
         free(log_stage);
     }
-    vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
+    vt_log_detail("number of model parameters: %lld", (long long)parameters->whole_count);
 }
 
 /* Settings of which the user probably expects something else. */

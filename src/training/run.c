@@ -23,7 +23,7 @@ static vt_status open_data(vt_run *run)
     VT_TRY(vt_source_agree(run->training, run->validation));
     VT_TRY(vt_task_open(config, run->training, run->validation, &run->task));
     const int64_t samples = run->training->sample_count;
-    VT_CHECK(vt_source_batches(run->training, config->global_batch_size) > 0,
+    VT_CHECK(vt_source_batches(run->training, samples, config->global_batch_size) > 0,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              run->training->path, (long long)samples, (long long)config->global_batch_size);
 done:
@@ -52,8 +52,8 @@ static void log_epoch_length(const vt_run *run)
     const vt_run_progress *progress = &run->loop.progress;
     const int64_t batch = run->config->global_batch_size, samples = run->training->sample_count;
     if (progress->batch == 0 || progress->training_samples == 0) return;
-    const int64_t before = vt_source_batches_of(run->training, progress->training_samples, progress->batch),
-                  now = vt_source_batches(run->training, batch);
+    const int64_t before = vt_source_batches(run->training, progress->training_samples, progress->batch),
+                  now = vt_source_batches(run->training, samples, batch);
     if (before == now) return;
     vt_log_info("an epoch has %lld steps from here on, before it had %lld (global_batch_size %lld, was %lld; %lld "
                 "training samples, were %lld): the learning rate goes on from where it was after %lld epoch%s, %lld "
@@ -142,7 +142,7 @@ static vt_status open_output(vt_run *run)
                                 .step_flops = run->plan.step.flops,
                                 .epochs = run->loop.length.epochs,
                                 .steps_per_epoch = run->loop.length.steps_per_epoch,
-                                .parameters = vt_parameters_model_elements(run->loop.trainer->parameters)};
+                                .parameters = run->loop.trainer->parameters->whole_count};
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
         record.bytes[i] = vt_plan_bytes(&run->plan, (vt_memory_category)i);
     VT_TRY(vt_record_open(&record, &run->loop.record));

@@ -8,7 +8,7 @@ vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_param
     vt_status status = VT_OK;
     const int place = world->coordinate[VT_AXIS_PIPELINE];
     vt_split split = {0};
-    *stage = (vt_pipeline_stage){.units = vt_parameters_units(parameters), .place = {true, true}};
+    *stage = (vt_pipeline_stage){.units = parameters->units, .place = {true, true}};
     if (config->pipeline_parallel == 1) return VT_OK;
     VT_TRY(vt_split_open(config, &split));
     stage->units = split.units[place];
@@ -38,8 +38,9 @@ static vt_status connect_ends(vt_world *world, vt_backend *backend, int64_t elem
 {
     vt_status status = VT_OK;
     vt_group *forward = NULL, *back = NULL;
-    VT_TRY(vt_world_ends(world, "forecasts", backend, &forward));
-    VT_TRY(vt_world_ends(world, "forecasts' gradients", backend, &back));
+    const int last = world->layout.size[VT_AXIS_PIPELINE] - 1;
+    VT_TRY(vt_world_pair(world, 0, last, "forecasts", backend, &forward));
+    VT_TRY(vt_world_pair(world, 0, last, "forecasts' gradients", backend, &back));
     if (forward->size == 1) return VT_OK;
     const bool is_first = forward->rank == 0;
     VT_TRY(vt_link_open(forward, VT_FLOAT32, elements, "forecasts",
@@ -58,8 +59,9 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
     if (config->pipeline_parallel == 1) return VT_OK;
     for (int parity = 0; parity < 2; parity++) { /* of the first of two stages: all connect in the same order */
         vt_group *forward = NULL, *back = NULL;
-        VT_TRY(vt_world_neighbours(world, parity, NULL, backend, &forward));
-        VT_TRY(vt_world_neighbours(world, parity, "gradients", backend, &back));
+        const int own = world->coordinate[VT_AXIS_PIPELINE], first = own % 2 == parity ? own : own - 1;
+        VT_TRY(vt_world_pair(world, first, first + 1, NULL, backend, &forward));
+        VT_TRY(vt_world_pair(world, first, first + 1, "gradients", backend, &back));
         const bool is_behind = forward->rank == 0; /* the other one of the two */
         const int64_t elements = rows * stage->columns[is_behind];
         const int64_t boundary =
@@ -100,7 +102,7 @@ void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, const vt_step_counts
 
 void vt_stage_finish(vt_pipeline_stage *stage)
 {
-    for (int i = 0; i < VT_SENT_COUNT; i++) vt_link_finish(&stage->out[i]);
+    for (int i = 0; i < VT_SENT_COUNT; i++) vt_request_wait(&stage->out[i].request); /* all has been sent */
 }
 
 void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch)

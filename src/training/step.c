@@ -30,7 +30,7 @@ static void charge_time(vt_trainer *trainer, double *part)
 static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *losses)
 {
     vt_backend *backend = trainer->backend;
-    double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
+    double *total = vt_trainer_counts_in_sums(trainer) ? &trainer->optimizer->state->losses : NULL;
     const vt_matrix sum = vt_matrix_make(losses, 1, vt_pass_samples(&samples->pass));
     const bool is_first = samples->rollout->step == 0 || trainer->shape.last_alone;
     const vt_matrix own = is_first ? sum : vt_pass_push_float32(&samples->pass, 1, sum.columns);
@@ -196,8 +196,7 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
         vt_optimizer_restart(trainer->optimizer);
     vt_optimizer_begin(trainer->optimizer, trainer->steps_started, rate);
     run_or_replay(trainer, &here);
-    backend->copy_to_host_later(backend, started->state, vt_optimizer_state(trainer->optimizer),
-                                sizeof *started->state);
+    backend->copy_to_host_later(backend, started->state, trainer->optimizer->state, sizeof *started->state);
     backend->copy_to_host_later(backend, started->losses, trainer->losses, (size_t)batch->sample_count * sizeof(float));
     backend->mark(backend, slot);
     if (backend->shares_host_memory) VT_TRY(backend->check(backend));

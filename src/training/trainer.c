@@ -59,11 +59,10 @@ static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_a
     trainer->room_count = vt_schedule_in_flight(&trainer->shape);
     trainer->rooms = vt_allocate((size_t)trainer->room_count, sizeof *trainer->rooms, "the trainer");
     for (int64_t i = 0; i < trainer->room_count; i++) {
-        vt_saved_open(trainer->model, vt_model_units(trainer->model), &trainer->rooms[i].saved);
+        vt_saved_open(trainer->model, trainer->parameters->units, &trainer->rooms[i].saved);
         VT_TRY(vt_arena_open(backend, sizes.room, &trainer->rooms[i].arena));
         if (trainer->config->offload_activations == VT_OFFLOAD_HOST)
-            VT_TRY(vt_offload_open(backend, vt_model_units(trainer->model),
-                                   vt_model_blocks(trainer->model, trainer->config), sizes.offload,
+            VT_TRY(vt_offload_open(backend, trainer->parameters->units, vt_model_blocks(trainer->model), sizes.offload,
                                    &trainer->rooms[i].offload));
     }
     trainer->micro_batch_count = vt_schedule_begun(&trainer->shape);
@@ -272,7 +271,7 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
 
 void vt_trainer_exchange_average(vt_trainer *trainer)
 {
-    if (vt_kept_average(vt_optimizer_kept(trainer->optimizer)) < 0) return;
+    if (!vt_kept_averages(trainer->optimizer->kept)) return;
     vt_optimizer_average_exchange(trainer->optimizer);
     vt_gradient_sync_values_changed(trainer->sync);
 }

@@ -37,7 +37,7 @@ float *golden_read_float(hid_t file, const char *path, int64_t *count)
 void golden_load(hid_t file, vt_backend *backend, vt_parameters *parameters)
 {
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         char path[160];
         int64_t count;
         snprintf(path, sizeof path, "parameters/%s", parameter->name);

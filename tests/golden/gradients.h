@@ -19,7 +19,7 @@ static inline void check_gradients(vt_trainer *trainer, hid_t file, const char *
     const vt_parameters *parameters = vt_trainer_parameters(trainer);
     vt_backend *backend = vt_trainer_subject(trainer).backend;
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         char name[256];
         int64_t count;
         if (gradient_is_0(parameter)) continue;
@@ -51,7 +51,7 @@ static inline void check_differences(vt_trainer *trainer, const vt_batch *batch,
     const vt_parameters *parameters = vt_trainer_parameters(trainer);
     int checked = 0;
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         const int64_t element = parameter->count / 2;
         const float value = parameter->value[element];
         if (gradient_is_0(parameter)) continue;

@@ -114,7 +114,7 @@ static const char *file_name(const vt_parameter *parameter)
 static void load_parameters(fixture *f)
 {
     for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(f->parameters, i);
+        const vt_parameter *p = f->parameters->list[i];
         float *values = vt_test_owned(malloc((size_t)p->count * sizeof *values));
         const int64_t columns = p->dimensions > 1 ? p->shape[1] : 1;
         start(file_name(p), p->dimensions, columns, p->file_row * columns, p->count, values);
@@ -152,7 +152,7 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa,
     EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
     EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
     load_parameters(f);
-    vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
+    vt_saved_open(f->model, f->parameters->units, &f->saved);
     EXPECT_OK(vt_arena_open(f->backend, size->arena_bytes, &f->arena));
     f->pass = (vt_pass){.backend = f->backend,
                         .arena = &f->arena,
@@ -161,11 +161,11 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa,
                         .type = VT_FLOAT32,
                         .training = true,
                         .has_backward = true,
-                        .head = vt_model_head(f->model)};
+                        .head = f->model->head};
     if (offloads) {
         const vt_offload_sizes rooms = {1 << 22, 1 << 22, 1 << 24};
-        EXPECT_OK(vt_offload_open(f->backend, vt_model_units(f->model), vt_model_blocks(f->model, config), rooms,
-                                  &f->pass.offload));
+        EXPECT_OK(
+            vt_offload_open(f->backend, f->parameters->units, vt_model_blocks(f->model), rooms, &f->pass.offload));
     }
     for (int t = 0; t < 2; t++) f->tensors[t].values = room(f, batch * (size_t)size->length * sizeof(int32_t));
     f->sums = room(f, 2 * batch * sizeof *f->sums);
@@ -221,22 +221,21 @@ static bool is_key_bias(const vt_parameter *p)
  * scores of a query: its gradient is 0, but for noise, which only has to be small. */
 static void compare_gradient(const fixture *f, hid_t file, int64_t i)
 {
-    const vt_parameter *p = vt_parameters_at(f->parameters, i);
+    const vt_parameter *p = f->parameters->list[i];
     const bool in_one = p->file_rows > 0;
     char name[VT_PARAMETER_NAME + 16];
     if (in_one && p->file_row > 0) return;
     const int64_t parts = in_one ? 3 : 1, count = parts * p->count;
     float *gradient = vt_test_owned(calloc((size_t)count, sizeof *gradient));
     for (int64_t part = 0; part < parts; part++)
-        f->backend->copy_to_host(f->backend, gradient + part * p->count,
-                                 vt_parameters_at(f->parameters, i + part)->gradient,
+        f->backend->copy_to_host(f->backend, gradient + part * p->count, f->parameters->list[i + part]->gradient,
                                  (size_t)p->count * sizeof *gradient);
     if (in_one && p->dimensions == 1) {
         EXPECT(norm(gradient + p->count, p->count) < 1e-5 * norm(gradient, count), "%s", p->file_name);
         memset(gradient + p->count, 0, (size_t)p->count * sizeof *gradient);
     }
     if (is_key_bias(p)) {
-        const vt_parameter *query = vt_parameters_at(f->parameters, i - 1);
+        const vt_parameter *query = f->parameters->list[i - 1];
         const float *whole = fetch(f, query->gradient, (size_t)query->count * sizeof *whole);
         EXPECT(norm(gradient, count) < 1e-5 * norm(whole, query->count), "%s", p->name);
         return;
@@ -269,7 +268,7 @@ static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
                                    batch * (size_t)size->length * sizeof **words);
     vt_optimizer_begin(f->optimizer, number, size->rate);
     vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, none, f->saved);
-    vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
+    vt_matrix target = vt_model_lay_out(f->model, pass, &f->tensors[1]);
     if (with_tensors) compare_scores(f, file, prediction);
     loss->partials(&(vt_compared){loss, pass, prediction, target, none, f->sums_before});
     const vt_compared what = {loss, pass, prediction, target, none, f->sums};

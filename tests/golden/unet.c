@@ -79,7 +79,7 @@ static vt_pass pass_of(fixture *f, vt_backend *backend, int64_t batch)
 static void load_parameters(fixture *f)
 {
     for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
+        const vt_parameter *parameter = f->parameters->list[i];
         float *values = numbers(1 + (uint64_t)i, parameter->count, 0.06);
         f->backend->copy_from_host(f->backend, parameter->value, values, (size_t)parameter->count * sizeof *values);
     }
@@ -123,7 +123,7 @@ static void open_fixture(fixture *f, const golden_unet *golden, vt_cpu_isa isa, 
     EXPECT_OK(vt_parameters_allocate(f->parameters, type, &storage));
     EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
     load_parameters(f);
-    vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
+    vt_saved_open(f->model, f->parameters->units, &f->saved);
     EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 28, &f->arena));
     f->pass = pass_of(f, f->backend, golden->batch);
     f->pass.type = type;
@@ -184,7 +184,7 @@ static double norm_of_gradients(fixture *f)
 {
     double squares = 0;
     for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
+        const vt_parameter *parameter = f->parameters->list[i];
         const float *values = fetch(f, parameter->gradient, parameter->count);
         for (int64_t k = 0; k < parameter->count; k++) squares += (double)values[k] * (double)values[k];
     }
@@ -200,7 +200,7 @@ static double pass_over(fixture *f, hid_t file, const char *group, differences *
     if (found != NULL)
         found->prediction =
             difference_of(f, file, group, "prediction", prediction.data, prediction.rows * prediction.columns);
-    vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
+    vt_matrix target = vt_model_lay_out(f->model, pass, &f->tensors[1]);
     const vt_compared what = {
         .kind = &vt_loss_l1, .pass = pass, .prediction = prediction, .target = target, .sums = f->sums};
     vt_loss_l1.partials(&what);
@@ -214,7 +214,7 @@ static double pass_over(fixture *f, hid_t file, const char *group, differences *
     vt_model_backward(f->model, pass, f->tensors, gradient, f->saved);
     vt_arena_pop(&f->arena, 0);
     for (int64_t i = 0; found != NULL && i < f->parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
+        const vt_parameter *parameter = f->parameters->list[i];
         char name[VT_PARAMETER_NAME + 16];
         snprintf(name, sizeof name, "gradients/%s", parameter->name);
         found->gradients[i] = difference_of(f, file, group, name, parameter->gradient, parameter->count);
@@ -228,7 +228,7 @@ static void expect_within(fixture *f, const char *group, const differences *foun
            found->prediction, allowed->prediction);
     for (int64_t i = 0; i < f->parameters->count; i++)
         EXPECT(found->gradients[i] <= allowed->gradients[i], "%s: the gradient of %s differs by %.3g, allowed %.3g",
-               group, vt_parameters_at(f->parameters, i)->name, found->gradients[i], allowed->gradients[i]);
+               group, f->parameters->list[i]->name, found->gradients[i], allowed->gradients[i]);
 }
 
 /* Returns the mean of the batch's losses. file 0: nothing is compared; else the first step's gradients are. */
@@ -243,7 +243,7 @@ static double step(fixture *f, int64_t number, hid_t file, const char *group, co
     if (number == 0) {
         const double norm = norm_of_gradients(f);
         vt_step_state state;
-        f->backend->copy_to_host(f->backend, &state, vt_optimizer_state(f->optimizer), sizeof state);
+        f->backend->copy_to_host(f->backend, &state, f->optimizer->state, sizeof state);
         EXPECT_NEAR(state.gradient_norm, norm, (f->pass.type != VT_FLOAT32 ? 1e-3 : 1e-6) * norm);
     }
     vt_parameters_refresh(f->parameters);
@@ -301,7 +301,7 @@ LONG_TEST(unet_is_pytorchs_for_fifty_steps)
 static void round_parameters(fixture *f)
 {
     for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(f->parameters, i);
+        const vt_parameter *p = f->parameters->list[i];
         for (int64_t j = 0; j < p->count; j++)
             p->value[j] = vt_half_widen(VT_BFLOAT16, vt_half_round(VT_BFLOAT16, p->value[j]));
     }
@@ -389,7 +389,7 @@ TEST(unet_has_the_gradients_of_finite_differences)
     vt_model_backward(f.model, &f.pass, f.tensors, prediction, f.saved);
     vt_arena_pop(&f.arena, 0);
     for (int64_t i = 0; i < f.parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(f.parameters, i);
+        const vt_parameter *parameter = f.parameters->list[i];
         const float *direction = numbers(400 + (uint64_t)i, parameter->count, 0.06);
         double expected = 0, size = 0, sums[2];
         for (int64_t j = 0; j < parameter->count; j++) {

@@ -169,7 +169,7 @@ static double check_gradients_below(fixture *f, const char *group, double tolera
     const double scale =
         vt_optimizer_progress_of(vt_trainer_subject(f->rig.trainer).optimizer).loss_scale; /* 0: none */
     for (int64_t i = 0; i < rig_parameters(&f->rig)->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(rig_parameters(&f->rig), i);
+        const vt_parameter *parameter = rig_parameters(&f->rig)->list[i];
         if (strstr(parameter->name, ".k.bias") != NULL) {
             if (f->rig.config->amp_mode == VT_AMP_NONE) check_key_bias(f, parameter);
             continue;
@@ -263,7 +263,7 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
         expect_near(figures.learning_rate, rates[step], 1e-12, "a learning rate", settings);
     }
     for (int64_t i = 0; steps == 50 && i < rig_parameters(&f.rig)->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(rig_parameters(&f.rig), i);
+        const vt_parameter *parameter = rig_parameters(&f.rig)->list[i];
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
         double expected = *read_golden(&f, SETTINGS("training/%s/final_norms/%s", variant, parameter->name));
         double squares = 0;

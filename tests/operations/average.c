@@ -63,7 +63,7 @@ static float *kept(const rig *r, const float *from)
 static const float *average_of(const rig *r)
 {
     vt_optimizer *optimizer = vt_trainer_subject(r->trainer).optimizer;
-    return kept(r, vt_kept_block(vt_optimizer_kept(optimizer), vt_kept_average(vt_optimizer_kept(optimizer))));
+    return kept(r, optimizer->kept->places[VT_KEPT_AVERAGE].memory.numbers);
 }
 
 /* Each step, also a recorded one (enable_jit) and one that is left out, against the definition in float64; and at the

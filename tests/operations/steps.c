@@ -412,8 +412,7 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             } else {
                 fields[BAD][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
                 EXPECT_ERROR(train(&m, BATCHES, figures), "step 4: the gradients are not finite");
-                const char *first =
-                    vt_parameters_at(vt_trainer_parameters(m.trainer), 0)->name; /* one bad sample spoils all */
+                const char *first = vt_trainer_parameters(m.trainer)->list[0]->name; /* one bad sample spoils all */
                 EXPECT(figures[BAD].bad_parameter != NULL && strcmp(figures[BAD].bad_parameter, first) == 0);
             }
             size_t bytes =

@@ -12,21 +12,6 @@ static inline double promised_loss(int step)
     return step == 0 ? 1e-6 : 1e-5;
 }
 
-static inline int64_t whole_elements(const vt_parameter *p)
-{
-    int64_t count = 1;
-    for (int d = 0; d < p->dimensions; d++) count *= p->shape[d];
-    return count;
-}
-
-static inline int64_t all_elements(const vt_trainer *trainer)
-{
-    const vt_parameters *parameters = vt_trainer_parameters(trainer);
-    int64_t count = 0;
-    for (int64_t i = 0; i < parameters->count; i++) count += whole_elements(vt_parameters_at(parameters, i));
-    return count;
-}
-
 /* Adds what this rank keeps of a gradient to the whole tensor's. */
 static inline void add_piece(const vt_parameters *parameters, const vt_parameter *p, double *whole)
 {
@@ -51,13 +36,13 @@ static inline void add_piece(const vt_parameters *parameters, const vt_parameter
 static inline double *gather_gradients(const vt_trainer *trainer)
 {
     const vt_parameters *parameters = vt_trainer_parameters(trainer);
-    const int64_t elements = all_elements(trainer);
+    const int64_t elements = vt_trainer_parameters(trainer)->whole_count;
     double *all = calloc((size_t)elements, sizeof *all), *whole = all;
     VT_ASSERT(all != NULL);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_parameter *p = parameters->list[i];
         add_piece(parameters, p, whole);
-        whole += whole_elements(p);
+        whole += p->whole_count;
     }
     vt_world_sum(vt_trainer_subject(trainer).world, all, elements);
     return all;
@@ -94,7 +79,7 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
         double *gradients = gather_gradients(trainer);
         if (first == NULL) first = gradients;
         for (int64_t i = 0, at = 0, size; i < count; i++, at += size) {
-            size = whole_elements(vt_parameters_at(parameters, i));
+            size = parameters->list[i]->whole_count;
             allowed[i] += pow(distance(gradients + at, first + at, size), 2);
         }
         if (gradients != first) free(gradients);
@@ -111,8 +96,8 @@ static inline void compare_gradients(const vt_parameters *parameters, const doub
                                      const double *allowed, const char *what)
 {
     for (int64_t i = 0, at = 0, size; i < parameters->count; i++, at += size) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
-        size = whole_elements(p);
+        const vt_parameter *p = parameters->list[i];
+        size = p->whole_count;
         const double difference = distance(actual + at, expected + at, size);
         EXPECT(difference <= allowed[i], "%s: %s: the gradient is off by %.3g, expected at most %.3g", what, p->name,
                difference, allowed[i]);

@@ -123,7 +123,7 @@ static int64_t part_of(int place, int64_t base)
     return base * ((place + 1) % 5 == 0 ? 0 : (place + 1) % 5);
 }
 
-static void reduce_scatter_into(vt_group *group, int64_t base, bool in_place)
+static void reduce_scatter(vt_group *group, int64_t base)
 {
     int64_t total = 0, first = 0, *counts = take((size_t)group->size * sizeof *counts);
     for (int i = 0; i < group->size; i++) {
@@ -132,24 +132,16 @@ static void reduce_scatter_into(vt_group *group, int64_t base, bool in_place)
         total += counts[i];
     }
     int64_t own = counts[group->rank];
-    float *send = take((size_t)total * sizeof *send), *separate = take((size_t)own * sizeof *separate);
-    fill(send, total, group->members[group->rank]);
-    float *receive = in_place ? send + first : separate;
+    float *data = take((size_t)total * sizeof *data);
+    fill(data, total, group->members[group->rank]);
     vt_request request = {0};
-    vt_group_reduce_scatter(group, send, counts, receive, &request);
+    vt_group_reduce_scatter(group, data, counts, &request);
     memset(counts, 255, (size_t)group->size * sizeof *counts); /* may be freed once it has started */
     vt_request_wait(&request);
-    expect_sums(group, receive, first, own);
-    if (!in_place) EXPECT(separate[own] == 0, "wrote past the end");
-    free(send);
-    free(separate);
+    expect_sums(group, data + first, first, own);
+    EXPECT(data[total] == 0, "wrote past the end");
+    free(data);
     free(counts);
-}
-
-static void reduce_scatter(vt_group *group, int64_t base)
-{
-    reduce_scatter_into(group, base, false);
-    reduce_scatter_into(group, base, true);
 }
 
 TEST(reduce_scatter)
@@ -157,7 +149,7 @@ TEST(reduce_scatter)
     IN_EVERY_GROUP(reduce_scatter, 1, 97, 20011);
 }
 
-static void all_gather_into(vt_group *group, int64_t base, bool in_place)
+static void all_gather(vt_group *group, int64_t base)
 {
     size_t total = 0, first = 0, *bytes = take((size_t)group->size * sizeof *bytes);
     for (int i = 0; i < group->size; i++) {
@@ -166,30 +158,22 @@ static void all_gather_into(vt_group *group, int64_t base, bool in_place)
         total += bytes[i];
     }
     size_t own = bytes[group->rank];
-    unsigned char *receive = take(total), *separate = take(own);
-    unsigned char *send = in_place ? receive + first : separate;
-    for (size_t i = 0; i < own; i++) send[i] = (unsigned char)(group->rank * 31 + (int)i);
+    unsigned char *data = take(total);
+    for (size_t i = 0; i < own; i++) data[first + i] = (unsigned char)(group->rank * 31 + (int)i);
     vt_request request = {0};
-    vt_group_all_gather(group, send, bytes, receive, &request);
+    vt_group_all_gather(group, data, bytes, &request);
     memset(bytes, 255, (size_t)group->size * sizeof *bytes);
     while (!vt_request_test(&request)) continue;
     size_t place = 0;
     for (int i = 0; i < group->size; i++) {
         size_t wrong = 0, count = (size_t)part_of(i, base);
-        for (size_t j = 0; j < count; j++) wrong += receive[place + j] != (unsigned char)(i * 31 + (int)j);
+        for (size_t j = 0; j < count; j++) wrong += data[place + j] != (unsigned char)(i * 31 + (int)j);
         EXPECT(wrong == 0, "%zu of the %zu bytes of rank %d", wrong, count, i);
         place += count;
     }
-    EXPECT(receive[total] == 0, "wrote past the end");
-    free(receive);
-    free(separate);
+    EXPECT(data[total] == 0, "wrote past the end");
+    free(data);
     free(bytes);
-}
-
-static void all_gather(vt_group *group, int64_t base)
-{
-    all_gather_into(group, base, false);
-    all_gather_into(group, base, true);
 }
 
 TEST(all_gather)
@@ -284,7 +268,7 @@ TEST(volume)
 {
     vt_group *group = open_group(ALL, NULL);
     int ranks = group->size;
-    float data[64] = {0}, out[64];
+    float data[64] = {0};
     int64_t counts[64] = {0};
     size_t bytes[64] = {0};
     counts[0] = 60;
@@ -292,8 +276,8 @@ TEST(volume)
     vt_group_all_reduce(group, VT_SUM_FLOAT32, data, 10, NULL);
     double expected = 2.0 * 40 * (ranks - 1) / ranks;
     EXPECT_NEAR(group->volume.bytes, expected, 1e-9);
-    vt_group_reduce_scatter(group, data, counts, out, NULL);
-    vt_group_all_gather(group, data, bytes, out, NULL);
+    vt_group_reduce_scatter(group, data, counts, NULL);
+    vt_group_all_gather(group, data, bytes, NULL);
     expected += (240.0 + 120) * (ranks - 1) / ranks;
     EXPECT_NEAR(group->volume.bytes, expected, 1e-9);
     EXPECT(group->volume.operations == (ranks > 1 ? 3 : 0), "%lld", (long long)group->volume.operations);
@@ -337,24 +321,23 @@ TEST(staging)
         int size = group->size, rank = group->rank;
         enum { LENGTH = 1013, MOST = 64 };
         float data[LENGTH], out[LENGTH * 4], ringed[LENGTH] = {0};
-        int64_t counts[MOST], first = 0;
+        int64_t counts[MOST];
         size_t bytes[MOST];
         VT_ASSERT(size <= MOST);
         for (int i = 0; i < size; i++) {
             counts[i] = i == size - 1 ? LENGTH - (size - 1) * (LENGTH / size) : LENGTH / size;
             bytes[i] = (size_t)counts[i] * sizeof(float);
-            if (i < rank) first += counts[i];
         }
-        /* reduce-scatter in place, then all-gather in place: an all-reduce */
+        /* reduce-scatter, then all-gather: an all-reduce */
         fill(data, LENGTH, group->members[rank]);
         memcpy(out, data, sizeof data);
         float *on_device = device_of(data);
         vt_request requests[2] = {{0}};
-        vt_group_reduce_scatter(group, on_device, counts, device_of(data + first), &requests[0]);
+        vt_group_reduce_scatter(group, on_device, counts, &requests[0]);
         vt_group_all_reduce(group, VT_SUM_FLOAT32, device_of(out), LENGTH, &requests[1]);
         vt_request_wait(&requests[1]);
         vt_request_wait(&requests[0]);
-        vt_group_all_gather(group, device_of(data + first), bytes, on_device, NULL);
+        vt_group_all_gather(group, on_device, bytes, NULL);
         expect_sums(group, data, 0, LENGTH);
         expect_sums(group, out, 0, LENGTH);
         fill(data, LENGTH, group->members[rank]);

@@ -33,7 +33,7 @@ const vt_loss_kind vt_loss_twice_relative_l2 = {
 
 /* values -= learning rate * gradients. It keeps nothing from step to step. */
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, void *const *states, int64_t count)
+                   float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count)
 {
     (void)states;
     if (is_dry(backend) || isnan(state->factor)) return;

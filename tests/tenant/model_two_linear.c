@@ -1,6 +1,4 @@
 /* The tests' own model: two linear layers over a flattened sample, each a unit. */
-#include <stdlib.h>
-
 #include "base/memory.h"
 #include "base/text.h"
 #include "model/linear.h"
@@ -58,22 +56,13 @@ static vt_status two_linear_open(const vt_config *config, vt_parameters *paramet
     vt_parameters_next_unit(parameters);
     vt_linear_build(&model->layers[1], parameters, "second", HIDDEN, model->out_channels * points, VT_LINEAR_WHOLE,
                     true);
+    model->model.saved_bytes = sizeof(two_linear_saved);
     *result = &model->model;
     return VT_OK;
 }
 
-static void two_linear_close(vt_model *model)
-{
-    free(model);
-}
-
-static size_t saved_size(const vt_model *model)
-{
-    (void)model;
-    return sizeof(two_linear_saved);
-}
-
-/* ---- a row a sample: [batch, points * channels], a patch of one point after another ---- */
+/* ---- a row a sample: [batch, points * channels], a patch of one point after another; the prediction has a row for
+ * each point ---- */
 
 static vt_patch_grid grid_of(const two_linear *model, int64_t batch, int64_t channels)
 {
@@ -94,52 +83,19 @@ static vt_matrix with_rows(vt_matrix matrix, int64_t rows)
     return matrix;
 }
 
-static vt_matrix by_point(const two_linear *model, vt_matrix rows)
-{
-    return with_rows(rows, rows.rows * model->height * model->width);
-}
-
-static void load(const vt_pass *pass, const vt_patch_grid *grid, const vt_model_tensor *tensor, vt_matrix rows)
-{
-    pass->backend->patches_load(pass->backend, grid, tensor->values, tensor->mean, tensor->inverse_std,
-                                with_rows(rows, grid->batch * grid->tokens));
-}
-
 static vt_matrix load_input(const two_linear *model, const vt_pass *pass, const vt_model_tensor *input)
 {
     const vt_patch_grid grid = grid_of(model, pass->batch, model->in_channels);
     vt_matrix rows = vt_pass_push(pass, pass->batch, model->layers[0].in);
-    load(pass, &grid, input, rows);
+    pass->backend->patches_load(pass->backend, &grid, input->values, input->mean, input->inverse_std,
+                                with_rows(rows, grid.batch * grid.tokens));
     return rows;
 }
 
-static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_model_tensor *tensor)
+static vt_patch_grid prediction_grid(const vt_model *base, int64_t batch)
 {
     const two_linear *model = (const two_linear *)base;
-    vt_patch_grid grid = grid_of(model, pass->batch, model->out_channels);
-    grid.field_channels = tensor->channels;
-    vt_matrix rows = vt_pass_push_float32(pass, pass->batch, model->layers[1].out);
-    load(pass, &grid, tensor, rows);
-    return rows;
-}
-
-static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix rows, const float *mean,
-                         const float *inverse_std)
-{
-    const two_linear *model = (const two_linear *)base;
-    const vt_patch_grid grid = grid_of(model, pass->batch, model->out_channels);
-    vt_matrix fields = vt_pass_push_float32(pass, pass->batch * grid.channels, grid.tokens);
-    pass->backend->patches_store(pass->backend, &grid, by_point(model, rows), mean, inverse_std, fields.data);
-    return fields;
-}
-
-static void channel_squares(const vt_model *base, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                            const float *row_weights, double *squares)
-{
-    const two_linear *model = (const two_linear *)base;
-    const vt_patch_grid grid = grid_of(model, pass->batch, model->out_channels);
-    pass->backend->channel_squares(pass->backend, &grid, by_point(model, prediction), by_point(model, target),
-                                   row_weights, squares);
+    return grid_of(model, batch, model->out_channels);
 }
 
 /* ---- the units ---- */
@@ -167,7 +123,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     vt_matrix x = unit == 0 ? load_input(model, pass, &tensors[0]) : in_type(pass, in);
     vt_linear_forward(&model->layers[unit], pass, x, out);
     vt_arena_pop(pass->arena, mark);
-    return out;
+    return unit == 0 ? out : with_rows(out, pass->batch * model->height * model->width);
 }
 
 static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
@@ -180,7 +136,8 @@ static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t uni
         vt_linear_backward(&model->layers[0], pass, load_input(model, pass, &tensors[0]), in_type(pass, dout), none);
         return none;
     }
-    vt_linear_backward(&model->layers[1], pass, in_type(pass, saved->hidden), dout, saved->dhidden);
+    vt_linear_backward(&model->layers[1], pass, in_type(pass, saved->hidden), with_rows(dout, pass->batch),
+                       saved->dhidden);
     return saved->dhidden;
 }
 
@@ -193,10 +150,6 @@ const vt_model_kind vt_model_two_linear = {.name = "two_linear",
                                            .tokens = tokens,
                                            .part_needed = part_needed,
                                            .open = two_linear_open,
-                                           .close = two_linear_close,
-                                           .saved_size = saved_size,
                                            .forward = forward,
                                            .backward = backward,
-                                           .lay_out = lay_out,
-                                           .restore = restore,
-                                           .channel_squares = channel_squares};
+                                           .prediction_grid = prediction_grid};

@@ -70,7 +70,7 @@ static bool has_baseline(const vt_config *config)
 static vt_matrix baseline(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors)
 {
     const vt_model *model = ((const worst_point *)task)->model;
-    vt_matrix zeros = model->kind->lay_out(model, pass, &tensors[VT_TENSOR_TARGET]);
+    vt_matrix zeros = vt_model_lay_out(model, pass, &tensors[VT_TENSOR_TARGET]);
     pass->backend->zero(pass->backend, zeros.data, (size_t)(zeros.rows * zeros.columns) * sizeof(float));
     return zeros;
 }

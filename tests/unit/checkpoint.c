@@ -59,9 +59,10 @@ static bool same_bits(const model *a, const model *b)
     vt_optimizer *const optimizers[] = {vt_trainer_subject(a->rig.trainer).optimizer,
                                         vt_trainer_subject(b->rig.trainer).optimizer};
     bool same = rig_same_values(&a->rig, &b->rig);
-    for (int i = 0; i < 3; i++) { /* two moments, or one, and an average */
-        const float *moment = vt_kept_block(vt_optimizer_kept(optimizers[0]), i),
-                    *other = vt_kept_block(vt_optimizer_kept(optimizers[1]), i);
+    for (int i = 0; i < VT_KEPT_PLACES; i++) { /* two moments, or one, and an average */
+        const vt_kept_place *places[] = {&optimizers[0]->kept->places[i], &optimizers[1]->kept->places[i]};
+        const float *moment = places[0]->is_block ? places[0]->memory.numbers : NULL,
+                    *other = places[1]->is_block ? places[1]->memory.numbers : NULL;
         same = same && (moment == NULL) == (other == NULL) &&
                (moment == NULL || memcmp(moment, other, rig_value_bytes(&a->rig)) == 0);
     }
@@ -233,7 +234,7 @@ TEST(a_saved_checkpoint_reads_back)
 static const float *average_of(const model *m)
 {
     vt_optimizer *optimizer = vt_trainer_subject(m->rig.trainer).optimizer;
-    return vt_kept_block(vt_optimizer_kept(optimizer), vt_kept_average(vt_optimizer_kept(optimizer)));
+    return optimizer->kept->places[VT_KEPT_AVERAGE].memory.numbers;
 }
 
 static bool has_values(const model *m, const float *values)
@@ -327,7 +328,7 @@ TEST(momentum_that_was_not_kept)
     vt_run_progress progress;
     bool damaged;
     open_model(&saved, "optimizer", "SGD momentum=0");
-    EXPECT(vt_kept_count(vt_optimizer_kept(vt_trainer_subject(saved.rig.trainer).optimizer)) == 0);
+    EXPECT(vt_trainer_subject(saved.rig.trainer).optimizer->kept->places[0].state == NULL);
     train_steps(&saved, 3);
     const char *path = save(&saved, "momentum");
     load(path, &loaded, "optimizer", "SGD momentum=0");
@@ -391,7 +392,7 @@ static const char *export_with(const model *m, const char *more)
     vt_named_tensor tensors[64];
     int64_t count = rig_parameters(&m->rig)->count;
     for (int64_t i = 0; i < count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(rig_parameters(&m->rig), i);
+        const vt_parameter *parameter = rig_parameters(&m->rig)->list[i];
         tensors[i] = (vt_named_tensor){parameter->name, {.dimensions = parameter->dimensions}, parameter->value};
         memcpy(tensors[i].shape.shape, parameter->shape, (size_t)parameter->dimensions * sizeof(int64_t));
     }
@@ -447,7 +448,7 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
 {
     const vt_parameters *parameters = rig_parameters(&m->rig);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_parameter *parameter = parameters->list[i];
         const char *q = strstr(parameter->name, ".attn.q.");
         int64_t shape[VT_PARAMETER_DIMENSIONS];
         memcpy(shape, parameter->shape, sizeof shape);
@@ -551,7 +552,7 @@ TEST(parameters_of_another_model)
             const char *told = changes.characters + (file ? strcspn(changes.characters, "\n") : 0);
             EXPECT(strcmp(told, cases[i].told) == 0, "%s: %s", cases[i].settings, told);
             for (int64_t p = 0; p < rig_parameters(&loaded.rig)->count; p++) {
-                const char *name = vt_parameters_at(rig_parameters(&loaded.rig), p)->name;
+                const char *name = rig_parameters(&loaded.rig)->list[p]->name;
                 const bool anew = vt_parameters_freezes(cases[i].anew, name); /* the same kind of list */
                 if (strcmp(name, "pos_embed") == 0 && strstr(told, "interpolated") != NULL) continue;
                 EXPECT(same_parameter(&loaded, anew ? &initial : &saved, name), "%s: %s", cases[i].settings, name);

@@ -31,7 +31,7 @@ static vt_dataset *open_dataset(const test_fields *fields, bool direct, int64_t 
 static int64_t kept_frames(vt_dataset *dataset)
 {
     pthread_mutex_lock(&dataset->reading.lock);
-    const int64_t kept = dataset->reading.kept != NULL ? dataset->reading.kept->kept : 0;
+    const int64_t kept = dataset->reading.kept_frames;
     pthread_mutex_unlock(&dataset->reading.lock);
     return kept;
 }

@@ -44,7 +44,7 @@ static void check_values(const model *frozen, const model *initial, const char *
 {
     const vt_parameters *parameters = rig_parameters(&frozen->rig);
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_parameter *p = parameters->list[i];
         const vt_parameter *was = find_parameter(rig_parameters(&initial->rig), p->name);
         const bool same = memcmp(p->value, was->value, (size_t)p->count * sizeof(float)) == 0;
         EXPECT(p->frozen == vt_parameters_freezes(patterns, p->name), "%s", p->name);
@@ -57,8 +57,8 @@ static void check_values(const model *frozen, const model *initial, const char *
 static void check_gradients(const model *frozen, const model *whole, const char *patterns)
 {
     for (int64_t i = 0; i < rig_parameters(&whole->rig)->count; i++) {
-        const vt_parameter *p = vt_parameters_at(rig_parameters(&frozen->rig), i);
-        const vt_parameter *other = vt_parameters_at(rig_parameters(&whole->rig), i);
+        const vt_parameter *p = rig_parameters(&frozen->rig)->list[i];
+        const vt_parameter *other = rig_parameters(&whole->rig)->list[i];
         if (!p->frozen)
             EXPECT(memcmp(p->gradient, other->gradient, (size_t)p->count * sizeof(float)) == 0, "%s: %s", patterns,
                    p->name);

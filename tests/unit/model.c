@@ -69,7 +69,7 @@ static void close_fixture(fixture *f)
 
 static vt_span blocks_of(const fixture *f, vt_span units)
 {
-    const vt_span all = vt_model_blocks(f->model, f->config);
+    const vt_span all = vt_model_blocks(f->model);
     const int64_t first = units.first > all.first ? units.first : all.first, last = units.first + units.count;
     return (vt_span){first, (last < all.first + all.count ? last : all.first + all.count) - first};
 }
@@ -133,13 +133,13 @@ static void backward(fixture *f, flight *stages, int stage_count)
 static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
 {
     flight a[MICRO_BATCHES][MOST_STAGES];
-    const vt_span all = vt_model_units(f->model);
+    const vt_span all = f->parameters->units;
     const vt_span split[MOST_STAGES] = {{0, first_stage}, {first_stage, all.count - first_stage}};
     const int stages = first_stage > 0 ? 2 : 1;
-    float *result = malloc((size_t)vt_parameters_model_elements(f->parameters) * sizeof *result), *end = result;
+    float *result = malloc((size_t)f->parameters->whole_count * sizeof *result), *end = result;
     VT_ASSERT(result != NULL);
     for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(f->parameters, i);
+        const vt_parameter *p = f->parameters->list[i];
         memset(p->gradient, 0, (size_t)p->count * sizeof(float));
     }
     for (int m = 0; m < MICRO_BATCHES; m++)
@@ -152,7 +152,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
     for (int m = 0; m < MICRO_BATCHES; m++)
         for (int s = 0; s < stages; s++) close_flight(&a[m][s]);
     for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = vt_parameters_at(f->parameters, i);
+        const vt_parameter *p = f->parameters->list[i];
         memcpy(end, p->gradient, (size_t)p->count * sizeof(float));
         end += p->count;
     }
@@ -161,7 +161,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
 
 static void expect_same(const fixture *f, const float *expected, float *found, const char *what)
 {
-    const size_t count = (size_t)vt_parameters_model_elements(f->parameters);
+    const size_t count = (size_t)f->parameters->whole_count;
     double squares = 0;
     for (size_t i = 0; i < count; i++) squares += (double)found[i] * (double)found[i];
     EXPECT(isfinite(squares) && squares > 0, "%s: %g", what, squares);
@@ -175,7 +175,7 @@ static void check_orders(const char *model, vt_type type, const char *settings)
     open_fixture(&f, model, type, settings);
     float *usual = gradients(&f, false, 0);
     expect_same(&f, usual, gradients(&f, true, 0), "two micro-batches in flight");
-    for (int64_t first = 1; first < vt_model_units(f.model).count; first++)
+    for (int64_t first = 1; first < f.parameters->units.count; first++)
         expect_same(&f, usual, gradients(&f, true, first), "two micro-batches in flight on two stages");
     free(usual);
     close_fixture(&f);
@@ -227,7 +227,7 @@ TEST(offloaded_bytes_are_those_of_all_but_the_last_two_blocks)
         fixture f;
         open_fixture(&f, "vit", VT_FLOAT32, SETTINGS("depth=5 %s", settings[i]));
         f.offloads = true;
-        flight a = open_flight(&f, 0, vt_model_units(f.model));
+        flight a = open_flight(&f, 0, f.parameters->units);
         forward(&f, &a, 1);
         const vt_offload_sizes sizes = vt_offload_needed(a.pass.offload);
         EXPECT(sizes.stream == stream);
@@ -269,7 +269,7 @@ static double loss_beside(fixture *f, vt_parameter *parameter, const float *dire
     memcpy(before, parameter->value, (size_t)parameter->count * sizeof *before);
     for (int64_t i = 0; i < parameter->count; i++) parameter->value[i] += (float)(distance * (double)direction[i]);
     for (int m = 0; m < MICRO_BATCHES; m++) {
-        flight a = open_flight(f, m, vt_model_units(f->model));
+        flight a = open_flight(f, m, f->parameters->units);
         forward(f, &a, 1);
         for (int64_t i = 0; i < a.out.rows * a.out.columns; i++)
             loss += (double)a.out.data[i] * (double)a.out.data[i] / 2;
@@ -289,7 +289,7 @@ static void check_gradients(const char *model)
     open_fixture(&f, model, VT_FLOAT32, "dropout=0.2");
     float *all = gradients(&f, false, 0), *gradient = all;
     for (int64_t i = 0; i < f.parameters->count; i++) {
-        vt_parameter *p = vt_parameters_at(f.parameters, i);
+        vt_parameter *p = f.parameters->list[i];
         double squares = 0, loss = loss_beside(&f, p, gradient, 0);
         for (int64_t j = 0; j < p->count; j++) squares += (double)gradient[j] * (double)gradient[j];
         const double distance = 1e-3 * loss / squares;
@@ -321,13 +321,14 @@ TEST(fields_come_back_from_the_rows_of_a_prediction)
         double squares[SAMPLES * CHANNELS * 2] = {0};
         float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
         open_fixture(&f, models[m], VT_FLOAT32, "");
-        flight a = open_flight(&f, 0, vt_model_units(f.model));
+        flight a = open_flight(&f, 0, f.parameters->units);
         forward(&f, &a, 1);
-        vt_matrix rows = f.model->kind->lay_out(f.model, &a.pass, &a.input);
+        vt_matrix rows = vt_model_lay_out(f.model, &a.pass, &a.input);
         EXPECT(rows.rows == a.out.rows && rows.columns == a.out.columns);
         memset(a.out.data, 0, (size_t)(a.out.rows * a.out.columns) * sizeof(float));
-        f.model->kind->channel_squares(f.model, &a.pass, rows, a.out, weights, squares);
-        vt_matrix fields = f.model->kind->restore(f.model, &a.pass, rows, f.mean, f.inverse_std);
+        const vt_patch_grid grid = f.model->kind->prediction_grid(f.model, SAMPLES);
+        f.backend->channel_squares(f.backend, &grid, rows, a.out, weights, squares);
+        vt_matrix fields = vt_model_restore(f.model, &a.pass, rows, f.mean, f.inverse_std);
         EXPECT(fields.rows == SAMPLES * CHANNELS && fields.columns == POINTS);
         for (int field = 0; field < SAMPLES * CHANNELS; field++) {
             const float *values = f.input[0] + field * POINTS, *mean = &f.mean[field % CHANNELS];

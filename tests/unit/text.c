@@ -319,7 +319,6 @@ TEST(part_of_a_window)
     EXPECT(tokens[0][0] == 4 && tokens[0][1] == 5 && tokens[1][0] == 5 && tokens[1][1] == 6);
     const vt_file_extent extent = reading->extent(plan, 0, 0);
     EXPECT(extent.offset == 4096 + 4 * 4 && extent.bytes == 12 && reading->extent(plan, 0, 1).bytes == -1);
-    reading->release(plan);
     reading->close(plan);
     vt_source_close(&source);
     vt_config_close(&config);
@@ -336,7 +335,7 @@ TEST(partial_batch_is_filled_up)
     write_text("train.txt", text, (size_t)used);
     vt_config *config = text_config("seq_len=4 stride=1");
     vt_source *source = open_windows(config, VT_SET_TRAINING);
-    EXPECT(source->sample_count == WINDOWS && vt_source_batches(source, BATCH) == 4);
+    EXPECT(source->sample_count == WINDOWS && vt_source_batches(source, WINDOWS, BATCH) == 4);
     for (int part = 0; part < PARTS; part++) {
         vt_loader *loader = NULL;
         const vt_loader_options options = {.source = source,

@@ -100,7 +100,7 @@ static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_
 vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
 {
     const vt_dataset *dataset = (const vt_dataset *)plan->source;
-    return plan_samples(plan, samples, count, !dataset->options.unchecked || dataset->reading.kept != NULL,
+    return plan_samples(plan, samples, count, !dataset->options.unchecked || dataset->reading.kept_states != NULL,
                         tensors[VT_TENSOR_INPUT], tensors[VT_TENSOR_TARGET],
                         vt_dataset_forcings(&dataset->options) > 0 ? tensors[VT_TENSOR_FORCINGS] : NULL);
 }
@@ -285,8 +285,17 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
 
 vt_status vt_dataset_keep_frames(vt_source *source)
 {
+    vt_status status = VT_OK;
     vt_dataset *dataset = (vt_dataset *)source;
+    vt_fields_reading *reading = &dataset->reading;
     const int64_t floats = vt_dataset_frame_channels(dataset) * dataset->options.rows * dataset->options.width;
-    if (dataset->index.frames == 0 || dataset->reading.kept != NULL) return VT_OK;
-    return vt_frame_cache_open(dataset->index.frames, floats, &dataset->reading.kept);
+    const size_t frames = (size_t)dataset->index.frames, bytes = frames * (size_t)floats * sizeof(float);
+    char size[VT_NUMBER_SIZE];
+    if (frames == 0 || reading->kept_states != NULL) return VT_OK;
+    reading->kept_values = vt_allocate_large(bytes);
+    VT_CHECK(reading->kept_values != NULL, "no memory for the cache (%s)", vt_text_bytes((double)bytes, size));
+    reading->kept_states = vt_allocate(frames, 1, "the cache");
+    reading->kept_floats = floats;
+done:
+    return status;
 }

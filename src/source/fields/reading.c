@@ -30,7 +30,8 @@ void vt_fields_reading_close(vt_fields_reading *reading)
     vt_fields_plan_close(reading->plan);
     vt_decoder_close(&reading->decoder);
     vt_chunk_cache_close(&reading->chunks);
-    vt_frame_cache_close(&reading->kept);
+    free(reading->kept_values);
+    free(reading->kept_states);
     pthread_mutex_destroy(&reading->lock);
 }
 
@@ -99,20 +100,20 @@ vt_status vt_fields_reading_add(vt_fields_reading *reading, vt_read_plan *plan, 
                                 int64_t points)
 {
     vt_status status = VT_OK;
-    vt_frame_cache *cache = number >= 0 ? reading->kept : NULL;
-    if (cache != NULL && cache->states[number] == VT_FRAME_KEPT) {
-        vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, number) + frame.first * points, frame.values,
-                                frame.channels * points);
+    unsigned char *state = number >= 0 && reading->kept_states != NULL ? &reading->kept_states[number] : NULL;
+    float *place = state != NULL ? reading->kept_values + number * reading->kept_floats : NULL;
+    if (state != NULL && *state == VT_FRAME_KEPT) {
+        vt_fields_plan_add_copy(plan, place + frame.first * points, frame.values, frame.channels * points);
         goto done;
     }
     VT_TRY(vt_fields_reading_use(reading, frame.file, &frame.opened));
     frame.kept_as = -1;
     add_frame(reading, plan, &frame);
-    if (cache == NULL || cache->states[number] != VT_FRAME_MISSING) goto done;
-    cache->states[number] = VT_FRAME_COMING;
-    frame.values = vt_frame_cache_place(cache, number);
+    if (state == NULL || *state != VT_FRAME_MISSING) goto done;
+    *state = VT_FRAME_COMING;
+    frame.values = place;
     frame.first = 0;
-    frame.channels = cache->floats / points;
+    frame.channels = reading->kept_floats / points;
     frame.kept_as = number;
     add_frame(reading, plan, &frame);
 done:
@@ -127,7 +128,9 @@ static void release(vt_fields_reading *reading, vt_read_plan *plan)
     const vt_frame *frames = vt_fields_plan_frames(plan, &count, &complete);
     for (int64_t f = 0; f < count; f++) {
         reading->list.groups[frames[f].file].users--;
-        if (frames[f].kept_as >= 0) vt_frame_cache_settle(reading->kept, frames[f].kept_as, complete);
+        if (frames[f].kept_as < 0) continue;
+        reading->kept_states[frames[f].kept_as] = complete ? VT_FRAME_KEPT : VT_FRAME_MISSING;
+        reading->kept_frames += complete;
     }
     vt_fields_plan_clear(plan);
 }

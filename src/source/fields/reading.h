@@ -5,9 +5,11 @@
 
 #include <pthread.h>
 
-#include "data/frame_cache.h"
 #include "source/fields/file_list.h"
 #include "source/fields/read_plan.h"
+
+/* Of a frame that is to stay in memory. COMING: a plan reads it into its place. */
+enum { VT_FRAME_MISSING, VT_FRAME_COMING, VT_FRAME_KEPT };
 
 typedef struct {
     vt_file_list list;
@@ -20,7 +22,10 @@ typedef struct {
     pthread_mutex_t lock; /* guards what follows, and which files of the list are open */
     int64_t open_limit;   /* most files that are open at once, unless more are in use */
     uint64_t use_clock;
-    vt_frame_cache *kept; /* NULL: no frames are kept */
+    /* frames that stay in memory as float32, each read from the files once */
+    unsigned char *kept_states;       /* [frames]; NULL: none are kept */
+    int64_t kept_floats, kept_frames; /* of a frame; that are KEPT */
+    float *kept_values;               /* [frames, floats], used without the lock; taken as frames come */
 } vt_fields_reading;
 
 /* Lists the files of a directory or a store, and opens none. `reading` begins as zeros. */
