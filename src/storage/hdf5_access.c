@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
+
 /* H5Pset_file_locking came with 1.10.7 and, on the next branch, with 1.12.1. */
 #define HAVE_FILE_LOCKING_PROPERTY (H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0)))
 
@@ -92,6 +94,72 @@ bool vt_hdf5_was_refused(void)
     (void)vt_hdf5_reason();
     return was_refused;
 }
+
+/* ---- attributes ---- */
+
+int vt_hdf5_numbers(hid_t object, const char *name, hid_t type, int most, void *values, bool *is_float)
+{
+    int count = 0;
+    vt_hdf5_enter();
+    if (H5Aexists(object, name) > 0) {
+        hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
+        hid_t stored = H5Aget_type(attribute), space = H5Aget_space(attribute);
+        const H5T_class_t class = H5Tget_class(stored);
+        const hssize_t found = H5Sget_simple_extent_npoints(space);
+        bool are_numbers = (class == H5T_FLOAT || class == H5T_INTEGER) && found >= 1 && found <= most;
+        if (are_numbers) are_numbers = H5Aread(attribute, type, values) >= 0;
+        *is_float = class == H5T_FLOAT;
+        count = are_numbers ? (int)found : -1;
+        H5Sclose(space);
+        H5Tclose(stored);
+        H5Aclose(attribute);
+    }
+    vt_hdf5_leave();
+    return count;
+}
+
+/* Texts of fixed length lie one after another; of variable length there are pointers, to be freed by HDF5. */
+static bool read_texts(hid_t attribute, hid_t stored, size_t count, vt_names *texts)
+{
+    enum { MOST_BYTES = 16 << 20 };
+    const bool variable = H5Tis_variable_str(stored) > 0;
+    const size_t size = variable ? sizeof(char *) : H5Tget_size(stored) + 1;
+    if (count > MOST_BYTES || size > MOST_BYTES || count * size > MOST_BYTES) return false;
+    char *memory = vt_allocate(count, size, "the texts of a file");
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, variable ? H5T_VARIABLE : size);
+    H5Tset_cset(type, H5Tget_cset(stored));
+    const bool good = H5Aread(attribute, type, memory) >= 0;
+    for (size_t i = 0; i < count; i++) {
+        char *text = memory + i * size;
+        if (variable) memcpy(&text, memory + i * size, sizeof text);
+        if (good) vt_names_add(texts, text != NULL ? text : "");
+        if (variable) H5free_memory(text);
+    }
+    free(memory);
+    H5Tclose(type);
+    return good;
+}
+
+bool vt_hdf5_texts(hid_t object, const char *name, vt_names *texts)
+{
+    bool good = true;
+    vt_hdf5_enter();
+    if (H5Aexists(object, name) > 0) {
+        hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
+        hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+        const hssize_t count = H5Sget_simple_extent_npoints(space);
+        good = count >= 0 && H5Tget_class(type) == H5T_STRING;
+        if (good && count > 0) good = read_texts(attribute, type, (size_t)count, texts);
+        H5Sclose(space);
+        H5Tclose(type);
+        H5Aclose(attribute);
+    }
+    vt_hdf5_leave();
+    return good;
+}
+
+/* ---- access ---- */
 
 hid_t vt_hdf5_file_access(void)
 {

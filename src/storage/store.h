@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "storage/decode.h"
 
 typedef struct vt_store_kind vt_store_kind;
@@ -99,11 +100,10 @@ struct vt_store_kind {
      * is a cause. */
     vt_status (*read)(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles, void *values);
 
-    /* Up to `most` numbers of an attribute; 0: there is no such attribute; -1: it is something else. */
+    /* Up to `most` numbers of an attribute; 0: there is no such attribute; -1: it is something else, or damaged. */
     int (*attribute_numbers)(const vt_array *array, const char *name, int most, double *values, bool *is_float);
-    /* The texts of an attribute, each malloc'd, in a malloc'd list; *count 0: there is none; -1: it is something else.
-     */
-    vt_status (*attribute_texts)(const vt_array *array, const char *name, char ***texts, int64_t *count);
+    /* Adds the texts of an attribute, none if there is no such attribute; false: it is something else, or damaged. */
+    bool (*attribute_texts)(const vt_array *array, const char *name, vt_names *texts);
     /* The value of elements that were never written, if the array's writer chose one. */
     bool (*fill_value)(const vt_array *array, double *value);
 

@@ -288,41 +288,16 @@ vt_status vt_tensor_file_set_text(vt_tensor_file *file, const char *name, const 
     return status;
 }
 
-/* Opens the attribute, which must be of this class; *count is its number of elements. */
-static vt_status open_attribute(vt_tensor_file *file, const char *name, H5T_class_t class, hid_t *attribute,
-                                int64_t *count)
+static vt_status read_numbers(vt_tensor_file *file, const char *name, hid_t type, int64_t *count, void *values)
 {
     vt_status status = VT_OK;
-    hid_t space = H5I_INVALID_HID, type = H5I_INVALID_HID;
-    *attribute = H5Aopen(file->file, name, H5P_DEFAULT);
-    VT_CHECK(*attribute >= 0, "%s holds no attribute '%s': it is no checkpoint of vitrain, or damaged", file->path,
-             name);
-    type = H5Aget_type(*attribute);
-    VT_CHECK(H5Tget_class(type) == class && H5Tis_variable_str(type) <= 0, "%s: the attribute '%s' has another type",
-             file->path, name);
-    space = H5Aget_space(*attribute);
-    *count = H5Sget_simple_extent_npoints(space);
+    const int most = (int)*count;
+    bool is_float = false;
+    *count = vt_hdf5_numbers(file->file, name, type, most, values, &is_float);
+    VT_CHECK(*count > 0 && is_float == (type == H5T_NATIVE_DOUBLE),
+             "%s holds no attribute '%s' of 1 to %d %snumbers: it is no checkpoint of vitrain, or it is damaged",
+             file->path, name, most, type == H5T_NATIVE_DOUBLE ? "" : "whole ");
 done:
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-    return status;
-}
-
-static vt_status read_numbers(vt_tensor_file *file, const char *name, H5T_class_t class, int64_t *count, void *values)
-{
-    vt_status status = VT_OK;
-    int64_t room = *count;
-    hid_t attribute = H5I_INVALID_HID;
-    vt_hdf5_enter();
-    VT_TRY(open_attribute(file, name, class, &attribute, count));
-    VT_CHECK(*count > 0 && *count <= room, "%s: the attribute '%s' has %lld values, expected 1 to %lld", file->path,
-             name, (long long)*count, (long long)room);
-    hid_t type = class == H5T_INTEGER ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
-    VT_CHECK(H5Aread(attribute, type, values) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
-             vt_hdf5_reason());
-done:
-    if (attribute >= 0) H5Aclose(attribute);
-    vt_hdf5_leave();
     return status;
 }
 
@@ -366,40 +341,32 @@ bool vt_tensor_file_has(vt_tensor_file *file, const char *name)
 
 vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values)
 {
-    return read_numbers(file, name, H5T_INTEGER, count, values);
+    return read_numbers(file, name, H5T_NATIVE_INT64, count, values);
 }
 
 vt_status vt_tensor_file_get_integer(vt_tensor_file *file, const char *name, int64_t *value)
 {
     int64_t count = 1;
-    return read_numbers(file, name, H5T_INTEGER, &count, value);
+    return read_numbers(file, name, H5T_NATIVE_INT64, &count, value);
 }
 
 vt_status vt_tensor_file_get_real(vt_tensor_file *file, const char *name, double *value)
 {
     int64_t count = 1;
-    return read_numbers(file, name, H5T_FLOAT, &count, value);
+    return read_numbers(file, name, H5T_NATIVE_DOUBLE, &count, value);
 }
 
 vt_status vt_tensor_file_get_text(vt_tensor_file *file, const char *name, char **text)
 {
     vt_status status = VT_OK;
-    int64_t count = 0;
-    hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID;
+    vt_names texts = {0};
     *text = NULL;
-    vt_hdf5_enter();
-    VT_TRY(open_attribute(file, name, H5T_STRING, &attribute, &count));
-    type = H5Aget_type(attribute);
-    size_t size = H5Tget_size(type);
-    VT_CHECK(count == 1, "%s: the attribute '%s' has another shape", file->path, name);
-    VT_CHECK(size <= VT_TENSOR_LONGEST_TEXT, "%s: the attribute '%s' has %zu bytes, more than any", file->path, name,
-             size);
-    *text = vt_allocate(size + 1, 1, "a checkpoint's file");
-    VT_CHECK(H5Aread(attribute, type, *text) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
-             vt_hdf5_reason());
+    VT_CHECK(vt_hdf5_texts(file->file, name, &texts) && texts.count == 1,
+             "%s holds no attribute '%s' of one text: it is no checkpoint of vitrain, or it is damaged", file->path,
+             name);
+    *text = texts.names[0];
+    texts.names[0] = NULL;
 done:
-    if (type >= 0) H5Tclose(type);
-    if (attribute >= 0) H5Aclose(attribute);
-    vt_hdf5_leave();
+    vt_names_close(&texts);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "storage/tensor_file.h"
 
 /* Shards kept open while an index is read: few compared with a process's limit of open files. */
-enum { VT_TENSOR_OPEN_SOURCES = 64, VT_TENSOR_LONGEST_TEXT = 16 << 20 };
+enum { VT_TENSOR_OPEN_SOURCES = 64 };
 
 /* What no checkpoint reaches: names in a group; and names in a path, as in "optimizer/moment1/head.weight". */
 enum { VT_TENSOR_MOST_NAMES = 1 << 17, VT_TENSOR_DEPTH = 3 };

@@ -218,27 +218,21 @@ static int attribute_numbers(const vt_array *array, const char *name, int most, 
     return count > 0 ? count : -1;
 }
 
-static vt_status attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count)
+static bool attribute_texts(const vt_array *array, const char *name, vt_names *texts)
 {
     const vt_zarr_array *own = (const vt_zarr_array *)array;
-    const json_t *value = vt_zarr_attribute(own, name);
+    const json_t *value = vt_zarr_attribute(own, name), *one;
     if (own->has_cells && array->rank == 4 && strcmp(name, "channels") == 0)
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, "variables");
     if (strcmp(name, "missing_dates") == 0) /* of all its arrays */
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, name);
-    vt_names list = {0};
-    bool are_texts = true;
-    const json_t *one;
-    for (size_t i = 0; are_texts && (one = value_of(value, i)) != NULL; i++) {
-        are_texts = json_is_string(one);
-        if (are_texts) vt_names_add(&list, json_string_value(one));
+    for (size_t i = 0; (one = value_of(value, i)) != NULL; i++) {
+        if (!json_is_string(one)) return false;
+        vt_names_add(texts, json_string_value(one));
     }
     if ((value == NULL || json_is_null(value)) && own->dates != NULL && strcmp(name, "units") == 0)
-        vt_names_add(&list, own->dates);
-    if (!are_texts) vt_names_close(&list);
-    *texts = list.names;
-    *count = are_texts ? list.count : -1;
-    return VT_OK;
+        vt_names_add(texts, own->dates);
+    return true;
 }
 
 static bool fill_value(const vt_array *array, double *value)

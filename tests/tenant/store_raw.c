@@ -128,12 +128,10 @@ static int attribute_numbers(const vt_array *array, const char *name, int most, 
     return 0;
 }
 
-static vt_status attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count)
+static bool attribute_texts(const vt_array *array, const char *name, vt_names *texts)
 {
-    (void)array, (void)name;
-    *texts = NULL;
-    *count = 0;
-    return VT_OK;
+    (void)array, (void)name, (void)texts;
+    return true;
 }
 
 static bool fill_value(const vt_array *array, double *value)
