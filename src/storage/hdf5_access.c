@@ -17,6 +17,7 @@ static _Thread_local int entered; /* how often this thread has; a recursive mute
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t preparation = PTHREAD_ONCE_INIT;
 static atomic_int waiting;                  /* threads that wait for it */
+static H5E_auto2_t failures_told;           /* see vt_hdf5_tell_failures */
 static char reason[512], refused_file[256]; /* guarded by `library`, as the next */
 static bool was_refused;
 
@@ -37,7 +38,12 @@ void vt_hdf5_enter(void)
         pthread_mutex_lock(&library);
         atomic_fetch_sub(&waiting, 1);
     }
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    H5Eset_auto2(H5E_DEFAULT, failures_told, NULL);
+}
+
+void vt_hdf5_tell_failures(H5E_auto2_t told)
+{
+    failures_told = told;
 }
 
 void vt_hdf5_leave(void)

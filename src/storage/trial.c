@@ -78,6 +78,20 @@ static void end_here(void *context, const char *message)
     _exit(OUT_OF_MEMORY);
 }
 
+static herr_t end_without_memory(unsigned depth, const H5E_error2_t *error, void *context)
+{
+    (void)depth, (void)context;
+    if (error->maj_num == H5E_RESOURCE && error->min_num == H5E_NOSPACE) _exit(OUT_OF_MEMORY);
+    return 0;
+}
+
+/* Without the limit of memory here, HDF5 would go on where it now fails: it may then copy more bytes than there are. */
+static herr_t look_at_failure(hid_t errors, void *context)
+{
+    (void)context;
+    return H5Ewalk2(errors, H5E_WALK_UPWARD, end_without_memory, NULL);
+}
+
 __attribute__((noreturn)) static void run_there(const limits *most, void (*work)(void *context), void *context)
 {
     const rlim_t space = (rlim_t)vt_memory_address_space();
@@ -92,6 +106,7 @@ __attribute__((noreturn)) static void run_there(const limits *most, void (*work)
     mallopt(M_PERTURB, 0xa5); /* memory that is used before it is set, or after it is freed, crashes it here already */
 #endif
     vt_hdf5_leave();
+    vt_hdf5_tell_failures(look_at_failure);
     vt_memory_last_words(end_here, NULL);
     work(context);
     _exit(0);

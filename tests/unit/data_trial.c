@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
+#include "storage/hdf5_access.h"
 #include "storage/trial.h"
 #include "test.h"
 #include "unit/data_files.h"
@@ -19,6 +20,17 @@
 /* ---- the trial itself ---- */
 
 static int touched, descriptors[2];
+
+/* A copy of 64 GB, which are not there: only for want of memory HDF5 fails before it reads beyond the end. */
+static void copy_too_much(void)
+{
+    const unsigned value = 0;
+    vt_hdf5_enter();
+    hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_filter(properties, H5Z_FILTER_SHUFFLE, H5Z_FLAG_OPTIONAL, (size_t)1 << 34, &value);
+    H5Pclose(properties);
+    vt_hdf5_leave();
+}
 
 /* Does what the first word says. */
 static void act(const char *const *words, int64_t count)
@@ -37,6 +49,7 @@ static void act(const char *const *words, int64_t count)
     }
     for (int i = 0; i < 9 && strcmp(what, "take memory") == 0; i++) /* not malloc, which may have that much already */
         if (mmap(NULL, (size_t)1 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) _exit(7);
+    if (strcmp(what, "copy too much") == 0) copy_too_much();
     if (strcmp(what, "end the helper") == 0) kill(getppid(), SIGKILL);
     if (strcmp(what, "read") != 0) return;
     VT_ASSERT(count == 4 && words[1] == NULL && words[2][0] == '\0' && strlen(words[3]) == (size_t)4 << 20);
@@ -112,6 +125,7 @@ TEST(a_trial_has_limits_of_memory)
         return;
     }
     EXPECT_ERROR(try_to("take memory"), "exit status 7");
+    EXPECT_ERROR(try_to("copy too much"), "a.h5: not enough memory to look at it");
 }
 
 /* In a process that has one: its trials' words arrive. If the helper has ended, files are read without a trial. */
