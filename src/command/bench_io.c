@@ -220,15 +220,16 @@ static vt_status inflate_round(const bench *b, bool to_ring, double *seconds)
 #pragma omp parallel num_threads((int)b->threads) reduction(|| : failed)
     {
         vt_decoder decoder = {0};
-        unsigned char *ring = (unsigned char *)b->ring + omp_get_thread_num() * share, *result = NULL;
+        unsigned char *ring = (unsigned char *)b->ring + omp_get_thread_num() * share;
         int64_t used = 0;
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < b->stored_count; i++) {
             const vt_file_extent *extent = &b->pieces[i].extent;
             if (used + extent->inflated > share) used = 0;
-            failed = vt_decode(&decoder, &gzip, 0, b->stored[i], (size_t)extent->bytes, (size_t)extent->inflated,
-                               to_ring ? ring + used : NULL, &result) != VT_OK ||
-                     failed;
+            unsigned char *to = ring + used;
+            if (!to_ring) failed = vt_decoder_reserve(&decoder.box, (size_t)extent->inflated, &to) != VT_OK || failed;
+            failed = failed || vt_decode(&decoder, &gzip, 0, b->stored[i], (size_t)extent->bytes,
+                                         (size_t)extent->inflated, to) != VT_OK;
             used += (extent->inflated + 63) / 64 * 64;
         }
         vt_decoder_close(&decoder);

@@ -24,6 +24,7 @@ enum { CHECKSUM_SIZE = 4 };
 void vt_decoder_close(vt_decoder *decoder)
 {
     free(decoder->stored.bytes);
+    free(decoder->box.bytes);
     free(decoder->turned.bytes);
     for (int i = 0; i < 2; i++) free(decoder->buffers[i].bytes);
     if (decoder->inflater != NULL) libdeflate_free_decompressor(decoder->inflater);
@@ -260,35 +261,32 @@ static size_t room_after(const vt_pipeline *pipeline, int i, size_t decoded_size
     return room;
 }
 
-vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
-                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded)
+vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, const unsigned char *stored,
+                    size_t stored_size, size_t size, unsigned char *to)
 {
     vt_status status = VT_OK;
-    step own = {.decoder = decoder, .count = stored_size, .element_size = pipeline->element_size};
-    unsigned char *bytes = stored;
-    int other = 0; /* the buffer that `bytes` is not in */
+    step own = {.decoder = decoder, .bytes = stored, .count = stored_size, .element_size = pipeline->element_size};
+    int other = 0; /* the buffer that own.bytes is not in */
     for (int i = pipeline->count - 1; i >= 0; i--) {
         const vt_filter filter = pipeline->filters[i];
         if ((skipped >> i & 1) != 0) continue;
         if (rows[filter].is_sum != NULL) {
-            VT_TRY(check_sum(filter, bytes, &own.count));
+            VT_TRY(check_sum(filter, own.bytes, &own.count));
             continue;
         }
-        const bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
+        const bool is_last = (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
         own.filter = filter;
-        own.bytes = bytes;
-        own.room = is_last ? decoded_size : room_after(pipeline, i, decoded_size);
-        own.result = place;
+        own.room = is_last ? size : room_after(pipeline, i, size);
+        own.result = to;
         if (!is_last) VT_TRY(vt_decoder_reserve(&decoder->buffers[other], own.room + 1, &own.result));
         VT_CHECK(rows[filter].undo(&own), "its %s data are damaged, or hold more than its shape needs",
                  rows[filter].name);
-        bytes = own.result;
+        own.bytes = own.result;
         own.count = own.made;
         other = 1 - other;
     }
-    VT_CHECK(own.count == decoded_size, "it holds %zu bytes, but its shape needs %zu", own.count, decoded_size);
-    if (place != NULL && bytes != place) bytes = memcpy(place, bytes, decoded_size);
-    *decoded = bytes;
+    VT_CHECK(own.count == size, "it holds %zu bytes, but its shape needs %zu", own.count, size);
+    if (own.bytes != to) memcpy(to, own.bytes, size);
 done:
     return status;
 }

@@ -86,11 +86,11 @@ struct vt_store_kind {
     vt_status (*lay_out)(vt_array *array);
     /* Where the chunk that begins with element `first` lies. The error is a cause. NULL: see load_chunk. */
     vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_place *entry);
-    /* Reads and decodes the chunk that begins with element `first`, of `bytes` bytes, as vt_decode does; a chunk that
-     * was never written holds the fill value. Any thread. The error is a cause. NULL: the chunk lies where locate_chunk
-     * says, and `pipeline` says how to decode it. */
-    vt_status (*load_chunk)(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes, void *place,
-                            unsigned char **decoded);
+    /* Reads and decodes the chunk that begins with element `first` to `to` [bytes]; one that was never written holds
+     * the fill value. Any thread. The error is a cause. NULL: the chunk lies where locate_chunk says, and `pipeline`
+     * says how to decode it. */
+    vt_status (*load_chunk)(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
+                            unsigned char *to);
     /* -1: not known. Before there are threads. */
     int64_t (*chunks_written)(const vt_array *array);
     /* Lets the library keep `bytes` bytes of decoded chunks; one time has `chunks` chunks. NULL: it keeps none. */
@@ -136,7 +136,7 @@ vt_status vt_array_check_written(const vt_array *array);
 vt_status vt_array_find_chunk(vt_array *array, const int64_t *first, vt_chunk_place *found);
 /* Reads and decodes that chunk as load_chunk does, also where it lies at `place`. */
 vt_status vt_array_load_chunk(const vt_array *array, const int64_t *first, const vt_chunk_place *place,
-                              vt_decoder *decoder, size_t bytes, void *to, unsigned char **decoded);
+                              vt_decoder *decoder, size_t bytes, unsigned char *to);
 void vt_array_fill(const vt_array *array, size_t bytes, unsigned char *memory);
 
 /* Tells an array from those of other stores, and of this one in another state: a hash. */

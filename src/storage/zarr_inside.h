@@ -95,7 +95,7 @@ bool vt_zarr_number(const json_t *json, const vt_array *array, double *value);
 
 /* See vt_store_kind. */
 vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
-                             void *place, unsigned char **decoded);
+                             unsigned char *to);
 int64_t vt_zarr_chunks_written(const vt_array *array);
 vt_status vt_zarr_read(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles,
                        void *values);
