@@ -1,6 +1,5 @@
 #include "storage/tensor_file_inside.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +8,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
-
-/* The text of errno if the system said why: HDF5's message hides it among addresses. */
-static const char *write_reason(void)
-{
-    int error = errno;
-    return error != 0 ? strerror(error) : vt_hdf5_reason();
-}
 
 static hid_t make_space(const vt_tensor_shape *shape)
 {
@@ -55,9 +47,8 @@ vt_status vt_tensor_file_create(const char *path, vt_tensor_file **result)
     hid_t creation = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_obj_track_times(creation, false);                          /* the same tensors are the same bytes */
     H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST); /* checksums on all of HDF5's own structures */
-    errno = 0;
     file->file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
-    VT_CHECK(file->file >= 0, "can't write %s: %s", path, write_reason());
+    VT_CHECK(file->file >= 0, "can't write %s: %s", path, vt_hdf5_reason());
 done:
     H5Pclose(creation);
     H5Pclose(access);
@@ -91,9 +82,8 @@ vt_status vt_tensor_file_finish(vt_tensor_file **file)
     vt_status status = VT_OK;
     vt_tensor_file *f = *file;
     vt_hdf5_enter();
-    errno = 0;
     herr_t closed = H5Fclose(f->file);
-    if (closed < 0) status = vt_error_note(__FILE__, __LINE__, "can't write %s: %s", f->path, write_reason());
+    if (closed < 0) status = vt_error_note(__FILE__, __LINE__, "can't write %s: %s", f->path, vt_hdf5_reason());
     f->file = H5I_INVALID_HID;
     vt_hdf5_leave();
     if (status == VT_OK) status = vt_output_synchronise(f->path);
@@ -183,9 +173,8 @@ static vt_status create_dataset(vt_tensor_file *file, const char *name, const vt
     H5Pset_obj_track_times(storage, false);
     if (part_count == 0) store_here(shape, storage);
     for (int64_t i = 0; i < part_count; i++) VT_TRY(add_part(file, name, shape, &parts[i], storage));
-    errno = 0;
     *dataset = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
-    VT_CHECK(*dataset >= 0, "can't write %s: no dataset /%s: %s", file->path, name, write_reason());
+    VT_CHECK(*dataset >= 0, "can't write %s: no dataset /%s: %s", file->path, name, vt_hdf5_reason());
 done:
     H5Pclose(storage);
     H5Sclose(space);
@@ -205,9 +194,8 @@ static vt_status write_rows(vt_tensor_file *file, const char *name, hid_t datase
     *rows = box.shape.shape[0];
     hid_t there = vt_tensor_select(shape, NULL, &box), here = make_space(&box.shape);
     const int64_t stride = vt_tensor_count(shape) / shape->shape[0];
-    errno = 0;
     VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, here, there, H5P_DEFAULT, values + first * stride) >= 0,
-             "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+             "can't write %s: dataset /%s: %s", file->path, name, vt_hdf5_reason());
 done:
     H5Sclose(here);
     H5Sclose(there);
@@ -225,10 +213,9 @@ vt_status vt_tensor_file_write(vt_tensor_file *file, const char *name, const vt_
         vt_hdf5_let_others(); /* who reads data need not wait for all of it */
         VT_TRY(write_rows(file, name, dataset, shape, values, row, &rows));
     }
-    errno = 0;
     herr_t closed = H5Dclose(dataset); /* chunks may be written only now */
     dataset = H5I_INVALID_HID;
-    VT_CHECK(closed >= 0, "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+    VT_CHECK(closed >= 0, "can't write %s: dataset /%s: %s", file->path, name, vt_hdf5_reason());
 done:
     if (dataset >= 0) H5Dclose(dataset);
     vt_hdf5_leave();
@@ -255,10 +242,9 @@ static vt_status write_attribute(vt_tensor_file *file, const char *name, hid_t t
     vt_hdf5_enter();
     hsize_t extent = (hsize_t)count;
     hid_t space = count == 1 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
-    errno = 0;
     hid_t attribute = H5Acreate2(file->file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
     VT_CHECK(attribute >= 0 && H5Awrite(attribute, type, values) >= 0, "can't write %s: attribute %s: %s", file->path,
-             name, write_reason());
+             name, vt_hdf5_reason());
 done:
     if (attribute >= 0) H5Aclose(attribute);
     H5Sclose(space);
