@@ -149,21 +149,21 @@ static vt_status look_at_group(inspection *i, const char *group, int64_t *tensor
     enum { NAMED = 4 };
     vt_status status = VT_OK;
     const int64_t most = vt_tensor_files_bytes(i->directory) / 4;
-    char **names = NULL;
-    int64_t count = 0, faulty = 0;
+    vt_names names = {0};
+    int64_t faulty = 0;
     *tensors = *elements = 0;
-    VT_TRY(vt_tensor_file_list(i->index, group, &names, &count));
-    for (int64_t k = 0; k < count; k++) {
-        char *name = vt_text_format("%s/%s", group, names[k]);
+    VT_TRY(vt_tensor_file_list(i->index, group, &names));
+    for (int64_t k = 0; k < names.count; k++) {
+        char *name = vt_text_format("%s/%s", group, names.names[k]);
         const vt_status seen = look_at_tensor(i->index, name, most, i->verify, elements);
         if (seen != VT_OK && ++faulty <= NAMED) vt_inspect_check(&i->faults, seen);
         vt_error_clear();
         free(name);
     }
     if (faulty > NAMED) vt_inspect_fault(&i->faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);
-    *tensors = count;
+    *tensors = names.count;
 done:
-    vt_text_free_list(names, count);
+    vt_names_close(&names);
     return status;
 }
 

@@ -297,23 +297,20 @@ static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, v
 }
 
 /* In the order of the file, as HDF5 1.10 can free what it has not set when it sorts the names of a damaged one. */
-vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
+vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, vt_names *names)
 {
     vt_status status = VT_OK;
-    vt_names list = {0};
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
     const herr_t ended =
-        H5Literate_by_name(file->file, group, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, take_name, &list, access);
+        H5Literate_by_name(file->file, group, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, take_name, names, access);
     VT_CHECK(ended >= 0, "%s has no group '%s' that can be read: %s", file->path, group, vt_hdf5_reason());
     VT_CHECK(ended == 0, "%s: the group '%s' holds more than %d names, which no checkpoint does", file->path, group,
              VT_TENSOR_MOST_NAMES);
-    vt_names_sort(&list);
+    vt_names_sort(names);
 done:
     H5Pclose(access);
     vt_hdf5_leave();
-    *names = list.names;
-    *count = list.count;
     return status;
 }
 

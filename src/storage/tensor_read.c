@@ -330,12 +330,12 @@ done:
     return status;
 }
 
-bool vt_tensor_visit(vt_tensor_file *file, const char *name)
+void vt_tensor_visit(vt_tensor_file *file, const char *name)
 {
     tensor t;
     float value;
     vt_hdf5_enter();
-    const bool opened = open_tensor(file, name, &t) == VT_OK, is_tensor = t.dataset >= 0;
+    const bool opened = open_tensor(file, name, &t) == VT_OK;
     const vt_tensor_box whole = vt_tensor_whole(&t.shape);
     for (int last = 0; last < 2 && opened && t.part_count == 0; last++) {
         vt_tensor_box one = whole;
@@ -348,7 +348,6 @@ bool vt_tensor_visit(vt_tensor_file *file, const char *name)
     vt_error_clear();
     close_tensor(&t);
     vt_hdf5_leave();
-    return is_tensor;
 }
 
 vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, float *values)
