@@ -78,35 +78,6 @@ TEST(a_trial_without_memory_does_not_blame_the_file)
     EXPECT_ERROR(try_to("lack memory"), "a.h5: not enough memory to look at it");
 }
 
-typedef struct {
-    int number;
-    bool fails, crashes;
-} errand;
-
-static vt_status add_one(void *context)
-{
-    vt_status status = VT_OK;
-    errand *e = context;
-    e->number++;
-    if (e->crashes) raise(SIGSEGV);
-    VT_CHECK(!e->fails, "b.h5: %d is no good", e->number);
-done:
-    return status;
-}
-
-TEST(work_that_another_process_does)
-{
-    errand e = {.number = 1};
-    EXPECT_OK(vt_trial_instead("a.h5", 0, add_one, &e, sizeof e));
-    EXPECT(e.number == 2);
-    e.fails = true;
-    EXPECT_ERROR(vt_trial_instead("a.h5", 0, add_one, &e, sizeof e), "b.h5: 3 is no good");
-    EXPECT(e.number == 3);
-    e.crashes = true;
-    EXPECT_ERROR(vt_trial_instead("a.h5", 0, add_one, &e, sizeof e), "a.h5: HDF5 crashed (Segmentation fault)");
-    EXPECT(e.number == 3);
-}
-
 TEST(a_crash_in_a_trial_is_an_error)
 {
     EXPECT_ERROR(try_to("crash"), "a.h5: HDF5 crashed (Segmentation fault) when it was tried");
