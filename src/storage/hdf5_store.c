@@ -47,7 +47,6 @@ static vt_status open_file(const char *path, vt_hdf5_file *own)
     access = vt_hdf5_file_access();
     H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* it reads 64 KB otherwise, even for a few rows of a field */
     own->file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    VT_CHECK(own->file >= 0 || !vt_hdf5_was_refused(), "can't open %s: %s", path, vt_hdf5_reason());
     VT_CHECK(own->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s%s", path, vt_hdf5_reason(),
              other_kind(store->descriptor));
 done:
@@ -129,13 +128,11 @@ done:
 }
 
 /* The type that H5Dread returns: this machine's form of the stored type. Invalid if there is none. */
-static hid_t memory_type_of(H5T_class_t class, size_t size, bool is_signed)
+static hid_t memory_type_of(hid_t stored)
 {
-    const hid_t natives[] = {H5T_NATIVE_UINT8, H5T_NATIVE_INT8,   H5T_NATIVE_UINT16,
-                             H5T_NATIVE_INT16, H5T_NATIVE_UINT32, H5T_NATIVE_INT32};
-    if (class == H5T_FLOAT) return H5Tcopy(size == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
-    if (class != H5T_INTEGER || (size != 1 && size != 2 && size != 4)) return H5I_INVALID_HID;
-    return H5Tcopy(natives[2 * (size == 1 ? 0 : size == 2 ? 1 : 2) + is_signed]);
+    const H5T_class_t class = H5Tget_class(stored);
+    if (class == H5T_FLOAT) return H5Tcopy(H5Tget_size(stored) == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
+    return class == H5T_INTEGER ? H5Tget_native_type(stored, H5T_DIR_ASCEND) : H5I_INVALID_HID;
 }
 
 static void take_type(vt_hdf5_array *own)
@@ -148,7 +145,7 @@ static void take_type(vt_hdf5_array *own)
                                             : VT_NUMBERS_NONE;
     array->element_size = H5Tget_size(type);
     array->is_signed = class == H5T_FLOAT || (class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2);
-    own->memory_type = memory_type_of(class, array->element_size, array->is_signed);
+    own->memory_type = memory_type_of(type);
     if (own->memory_type >= 0) {
         hid_t turned = H5Tcopy(own->memory_type);
         H5Tset_order(turned, H5Tget_order(own->memory_type) == H5T_ORDER_LE ? H5T_ORDER_BE : H5T_ORDER_LE);
