@@ -167,8 +167,7 @@ static vt_hdf5_array *make_array(const vt_store *store, const char *name, hid_t 
     take_type(own);
     hid_t properties = H5Dget_create_plist(dataset);
     const H5D_layout_t layout = H5Pget_layout(properties);
-    /* H5Dget_space would open the files that a virtual dataset names, before check_own_storage can refuse it */
-    own->space = layout == H5D_VIRTUAL ? H5Pget_virtual_vspace(properties, 0) : H5Dget_space(dataset);
+    own->space = H5Dget_space(dataset);
     array->rank = H5Sget_simple_extent_ndims(own->space);
     if (array->rank > 0) H5Sget_simple_extent_dims(own->space, extent, NULL);
     for (int i = 0; i < array->rank && i < VT_ARRAY_RANK; i++) array->extent[i] = (int64_t)extent[i];
@@ -210,41 +209,26 @@ done:
     return status;
 }
 
-typedef struct {
-    const vt_store *store;
-    bool (*note)(const vt_array *array, void *context);
-    void *context;
-} visitor;
-
-static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
+static herr_t note_dataset(hid_t group, const char *name, const H5L_info_t *info, void *names)
 {
     (void)info;
-    const visitor *to = context;
-    bool goes_on = true;
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS), object = H5Oopen(group, name, access);
+    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) vt_names_add(names, name);
+    if (object >= 0) H5Oclose(object);
     H5Pclose(access);
-    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
-        vt_array *array = &make_array(to->store, name, object)->array;
-        goes_on = to->note(array, to->context);
-        close_array(array);
-    } else if (object >= 0) {
-        H5Oclose(object);
-    }
-    return goes_on ? 0 : 1;
+    return 0;
 }
 
-static void visit(const vt_store *store, const char *group, bool deeper,
-                  bool (*note)(const vt_array *array, void *context), void *context)
+static void list(const vt_store *store, const char *group, bool deeper, vt_names *names)
 {
     const hid_t file = ((const vt_hdf5_file *)store)->file;
-    visitor to = {store, note, context};
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
     if (group[0] == '\0') group = "/";
     if (deeper)
-        H5Lvisit_by_name(file, group, H5_INDEX_NAME, H5_ITER_NATIVE, visit_link, &to, access);
+        H5Lvisit_by_name(file, group, H5_INDEX_NAME, H5_ITER_NATIVE, note_dataset, names, access);
     else
-        H5Literate_by_name(file, group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, &to, access);
+        H5Literate_by_name(file, group, H5_INDEX_NAME, H5_ITER_INC, NULL, note_dataset, names, access);
     H5Pclose(access);
     vt_hdf5_leave();
 }
@@ -295,7 +279,7 @@ const vt_store_kind vt_store_hdf5 = {.name = "hdf5",
                                      .open = open_store,
                                      .close = close_store,
                                      .has_array = has_array,
-                                     .visit = visit,
+                                     .list = list,
                                      .find_array = find_array,
                                      .close_array = close_array,
                                      .lay_out = vt_hdf5_lay_out,

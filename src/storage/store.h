@@ -70,10 +70,9 @@ struct vt_store_kind {
     vt_status (*check_unchanged)(const vt_store *store);
     bool (*has_array)(const vt_store *store, const char *name); /* finding it may still fail */
 
-    /* Calls note for each array in a group ("" is the root), or with `deeper` also in those below it, until it returns
-     * false. The array is closed after the call. */
-    void (*visit)(const vt_store *store, const char *group, bool deeper,
-                  bool (*note)(const vt_array *array, void *context), void *context);
+    /* Adds the names, from the group on, of the arrays in a group ("" is the root), or with `deeper` also of those
+     * below it. Finding one may fail. */
+    void (*list)(const vt_store *store, const char *group, bool deeper, vt_names *names);
 
     /* Fails when the array, or what it holds, lies in another file. */
     vt_status (*find_array)(const vt_store *store, const char *name, vt_array **array);
@@ -124,7 +123,6 @@ vt_status vt_store_read(const vt_store *store, int64_t offset, int64_t bytes, vo
 
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);
 void vt_array_close(vt_array **array);
-bool vt_array_note_name(const vt_array *array, void *names); /* for `visit`: adds the name to a vt_names */
 
 /* Values that were never written, because the program that wrote the file was ended early, read as the fill value
  * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. After

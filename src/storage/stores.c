@@ -101,12 +101,6 @@ uint64_t vt_array_key(const vt_array *array)
     return key;
 }
 
-bool vt_array_note_name(const vt_array *array, void *names)
-{
-    vt_names_add(names, array->name);
-    return true;
-}
-
 int64_t vt_array_length(const vt_store *store, const char *name)
 {
     vt_array *array = NULL;

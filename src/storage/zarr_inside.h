@@ -16,7 +16,7 @@ typedef struct {
     char *name;         /* from the root on: "forecast/t2m" */
     json_t *metadata;   /* of an array: .zarray or zarr.json */
     json_t *attributes; /* NULL: none */
-    /* Somebody found it by name: when its directory had changed last, and `c` in it, where version 3 has its chunks.
+    /* It is to be read: when its directory had changed last, and `c` in it, where version 3 has its chunks.
      * Chunks that are removed, or replaced as zarr does it, change one of them, if they lie right in it. */
     bool is_used;
     int64_t changed[2];
@@ -41,7 +41,7 @@ typedef struct {
 
 typedef struct {
     vt_array array;
-    const vt_zarr_node *node;
+    vt_zarr_node *node;
     int stored_as[VT_ARRAY_RANK]; /* dimension i of the array is dimension stored_as[i] of the store */
     /* in the store's order of dimensions: */
     int64_t extent[VT_ARRAY_RANK], chunk[VT_ARRAY_RANK], stride[VT_ARRAY_RANK];
