@@ -264,14 +264,11 @@ int64_t vt_zarr_chunks_written(const vt_array *array)
     vt_zarr_array *own = (vt_zarr_array *)array;
     int64_t place[VT_ARRAY_RANK] = {0};
     char directory[VT_ZARR_KEY];
-    if (own->chunks_written > 0) return own->chunks_written - 1;
     if (array->rank == 0) return -1;
     snprintf(directory, sizeof directory, "%s%s", own->node->name,
              own->has_prefix && own->separator == '/' ? "/c" : "");
     const int descriptor = openat(array->store->descriptor, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int64_t count = count_in_directory(own, descriptor, 0, place);
-    own->chunks_written = count + 1;
-    return count;
+    return count_in_directory(own, descriptor, 0, place);
 }
 
 /* ---- boxes ---- */

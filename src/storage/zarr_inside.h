@@ -54,8 +54,7 @@ typedef struct {
     vt_pipeline index_codecs; /* of a shard's index; those of chunks are array.pipeline */
     vt_shard_index *shards;   /* [shard_count], made when the first is needed */
     int64_t shard_count;
-    int64_t chunks_written; /* their number + 1; 0: not counted yet */
-    pthread_mutex_t lock;   /* guards `shards` */
+    pthread_mutex_t lock; /* guards `shards` */
 } vt_zarr_array;
 
 /* Reads what is in the store: from consolidated metadata, or from the files of each array. */
