@@ -9,19 +9,13 @@
 
 /* ---- what a dataset is ---- */
 
-/* Where a box of a virtual tensor lies: all of the dataset `name` in the file `source`, of the same directory. */
-typedef struct {
-    char *source, *name;
-    vt_tensor_box box;
-} part;
-
 /* A dataset of a file. */
 typedef struct {
     const char *path, *name; /* of the file, and of the dataset in it */
     hid_t dataset, storage;  /* and its creation properties */
     vt_tensor_shape shape;
     size_t part_count; /* 0: it is stored in the file itself */
-    part *parts;
+    vt_tensor_part *parts;
 } tensor;
 
 /* The name of part `index`, malloc'd: of its file, or of its dataset there. NULL if it has none, or a longer one. */
@@ -36,16 +30,16 @@ static char *part_name(ssize_t (*get)(hid_t storage, size_t index, char *name, s
 }
 
 /* Part `index`; a file whose name leads out of the directory is an error. */
-static vt_status take_part(const tensor *t, size_t index, part *p)
+static vt_status take_part(const tensor *t, size_t index, vt_tensor_part *p)
 {
     vt_status status = VT_OK;
     const vt_tensor_shape *shape = &t->shape;
     hsize_t first[VT_TENSOR_DIMENSIONS] = {0}, last[VT_TENSOR_DIMENSIONS] = {0};
     hid_t space = H5Pget_virtual_vspace(t->storage, index);
     p->source = part_name(H5Pget_virtual_filename, t->storage, index, 255);
-    p->name = part_name(H5Pget_virtual_dsetname, t->storage, index, 4095);
-    VT_CHECK(p->source != NULL && p->name != NULL, "%s: dataset /%s is damaged: part %zu has no name", t->path, t->name,
-             index);
+    p->name_in_source = part_name(H5Pget_virtual_dsetname, t->storage, index, 4095);
+    VT_CHECK(p->source != NULL && p->name_in_source != NULL, "%s: dataset /%s is damaged: part %zu has no name",
+             t->path, t->name, index);
     /* without '/' and '%' it can't lead out of the directory; the trial looked at files NAME.h5 alone */
     VT_CHECK(strpbrk(p->source, "/%") == NULL && vt_text_ends_with(p->source, ".h5"),
              "%s: dataset /%s has a part in '%s', expected a file NAME.h5 of its directory", t->path, t->name,
@@ -175,8 +169,8 @@ done:
 static void close_tensor(const tensor *t)
 {
     for (size_t i = 0; i < t->part_count; i++) {
-        free(t->parts[i].source);
-        free(t->parts[i].name);
+        free((char *)(uintptr_t)t->parts[i].source);
+        free((char *)(uintptr_t)t->parts[i].name_in_source);
     }
     free(t->parts);
     if (t->storage >= 0) H5Pclose(t->storage);
@@ -257,14 +251,14 @@ done:
 }
 
 /* Reads what part `p` holds of the wanted box. */
-static vt_status read_part(vt_tensor_file *file, const part *p, const vt_tensor_box *wanted, float *values)
+static vt_status read_part(vt_tensor_file *file, const vt_tensor_part *p, const vt_tensor_box *wanted, float *values)
 {
     vt_status status = VT_OK;
     char found[128], expected[128];
     tensor t = {.dataset = H5I_INVALID_HID, .storage = H5I_INVALID_HID};
     vt_tensor_box common;
     vt_tensor_file *source = NULL;
-    const char *name = p->name + (p->name[0] == '/');
+    const char *name = p->name_in_source + (p->name_in_source[0] == '/');
     if (!vt_tensor_box_intersect(&p->box, wanted, &common)) return VT_OK;
     VT_TRY(use_source(file, p->source, &source));
     VT_TRY(open_tensor(source, name, &t));
