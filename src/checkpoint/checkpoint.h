@@ -49,8 +49,8 @@ vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_su
  * of all of it. */
 vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum);
 
-/* For commands that look at a checkpoint, which may be a stranger's, without a model. (HDF5 may crash on it: they look
- * in another process, storage/trial.h, or call vt_tensor_files_try before.) The first checks that checkpoint.h5 is what
+/* For commands that look at a checkpoint, which may be a stranger's, without a model. (HDF5 may crash on it: they call
+ * vt_tensor_files_try before.) The first checks that checkpoint.h5 is what
  * was written. The second checks that one shard is there, whole, and of this checkpoint, with `contents` also its
  * checksum, for which it reads all of it; the third that the words of a language model and the description of fields
  * are what was written. */

@@ -89,7 +89,7 @@ static vt_status list_names(source *from)
 {
     vt_status status = VT_OK;
     vt_names *list = &from->list;
-    if (from->index != NULL) VT_TRY(vt_tensor_file_list(from->index, from->group, &list->names, &list->count));
+    if (from->index != NULL) VT_TRY(vt_tensor_file_list(from->index, from->group, list));
     for (int64_t i = 0; from->file != NULL && i < from->file->count; i++)
         vt_names_add(list, from->file->entries[i].name);
     if (list->count > 0) qsort(list->names, (size_t)list->count, sizeof *list->names, by_number);

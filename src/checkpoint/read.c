@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/inside.h"
-#include "storage/trial.h"
 
 /* An attribute of the index that keeps a double, or an int64_t. */
 typedef struct {
@@ -281,43 +280,30 @@ done:
     return status;
 }
 
-typedef struct {
-    const char *directory, *path;
-    vt_weights weights;
-    bool averaged; /* what vt_checkpoint_export tells */
-} wanted_export;
-
-static vt_status export_parameters(void *context)
-{
-    vt_status status = VT_OK;
-    wanted_export *wanted = context;
-    vt_tensor_file *index = NULL;
-    char **names = NULL;
-    int64_t count = 0, more = 0, most = vt_tensor_files_bytes(wanted->directory) / 4;
-    vt_named_tensor *tensors = NULL;
-    VT_TRY(vt_checkpoint_open(wanted->directory, NULL, &index, NULL));
-    wanted->averaged = wanted->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
-    const char *group = wanted->averaged ? "average" : "parameters";
-    VT_TRY(vt_tensor_file_list(index, group, &names, &count));
-    tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
-    for (int64_t i = 0; i < count; i++) {
-        VT_TRY(read_named(index, group, names[i], &most, &tensors[i]));
-        if (strcmp(names[i], "embed.weight") == 0) VT_TRY(make_places(&tensors[i].shape, &tensors[count + more++]));
-    }
-    VT_TRY(vt_safetensors_write(wanted->path, tensors, count + more));
-done:
-    for (int64_t i = 0; i < count + more && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
-    vt_text_free_list(names, count);
-    free(tensors);
-    vt_tensor_file_close(&index);
-    return status;
-}
-
 vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged)
 {
-    wanted_export wanted = {directory, path, weights, false};
-    const int64_t bytes = vt_tensor_files_bytes(directory);
-    const vt_status status = vt_trial_instead(directory, bytes, export_parameters, &wanted, sizeof wanted);
-    *averaged = wanted.averaged;
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    vt_names names = {0};
+    int64_t more = 0, most = vt_tensor_files_bytes(directory) / 4;
+    vt_named_tensor *tensors = NULL;
+    VT_TRY(vt_checkpoint_check_index(directory));
+    VT_TRY(vt_tensor_files_try(directory));
+    VT_TRY(vt_checkpoint_open(directory, NULL, &index, NULL));
+    *averaged = weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
+    const char *group = *averaged ? "average" : "parameters";
+    VT_TRY(vt_tensor_file_list(index, group, &names));
+    tensors = vt_allocate((size_t)names.count + 1, sizeof *tensors, "a checkpoint");
+    for (int64_t i = 0; i < names.count; i++) {
+        VT_TRY(read_named(index, group, names.names[i], &most, &tensors[i]));
+        if (strcmp(names.names[i], "embed.weight") == 0)
+            VT_TRY(make_places(&tensors[i].shape, &tensors[names.count + more++]));
+    }
+    VT_TRY(vt_safetensors_write(path, tensors, names.count + more));
+done:
+    for (int64_t i = 0; i < names.count + more && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
+    vt_names_close(&names);
+    free(tensors);
+    vt_tensor_file_close(&index);
     return status;
 }

@@ -203,14 +203,14 @@ static vt_status inflate_round(const bench *b, bool to_ring, double *seconds)
 #pragma omp parallel num_threads((int)b->threads) reduction(|| : failed)
     {
         vt_decoder decoder = {0};
-        unsigned char *result = NULL;
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < b->stored_count; i++) {
             const piece *from = &b->pieces[i];
-            unsigned char *to = to_ring ? (unsigned char *)b->ring + from->place : NULL;
-            failed = vt_decode(&decoder, &gzip, 0, from->stored, (size_t)from->extent.bytes,
-                               (size_t)from->extent.inflated, to, &result) != VT_OK ||
-                     failed;
+            const size_t inflated = (size_t)from->extent.inflated;
+            unsigned char *to = (unsigned char *)b->ring + from->place;
+            if (!to_ring) failed = vt_decoder_reserve(&decoder.box, inflated, &to) != VT_OK || failed;
+            failed = failed ||
+                     vt_decode(&decoder, &gzip, 0, from->stored, (size_t)from->extent.bytes, inflated, to) != VT_OK;
         }
         vt_decoder_close(&decoder);
     }

@@ -15,7 +15,6 @@
 #include "source/sources.h"
 #include "source/text/vocabulary.h"
 #include "storage/tensor_file.h"
-#include "storage/trial.h"
 
 enum { MOST_SHARDS = 8000 };
 
@@ -23,7 +22,7 @@ typedef struct {
     const char *directory;
     bool brief, verify;
     int faults;
-    vt_tensor_file *index; /* open only within inspect(), which may run in another process */
+    vt_tensor_file *index;
 } inspection;
 
 /* Of a language model. */
@@ -149,21 +148,21 @@ static vt_status look_at_group(inspection *i, const char *group, int64_t *tensor
     enum { NAMED = 4 };
     vt_status status = VT_OK;
     const int64_t most = vt_tensor_files_bytes(i->directory) / 4;
-    char **names = NULL;
-    int64_t count = 0, faulty = 0;
+    vt_names names = {0};
+    int64_t faulty = 0;
     *tensors = *elements = 0;
-    VT_TRY(vt_tensor_file_list(i->index, group, &names, &count));
-    for (int64_t k = 0; k < count; k++) {
-        char *name = vt_text_format("%s/%s", group, names[k]);
+    VT_TRY(vt_tensor_file_list(i->index, group, &names));
+    for (int64_t k = 0; k < names.count; k++) {
+        char *name = vt_text_format("%s/%s", group, names.names[k]);
         const vt_status seen = look_at_tensor(i->index, name, most, i->verify, elements);
         if (seen != VT_OK && ++faulty <= NAMED) vt_inspect_check(&i->faults, seen);
         vt_error_clear();
         free(name);
     }
     if (faulty > NAMED) vt_inspect_fault(&i->faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);
-    *tensors = count;
+    *tensors = names.count;
 done:
-    vt_text_free_list(names, count);
+    vt_names_close(&names);
     return status;
 }
 
@@ -199,10 +198,9 @@ done:
     return status;
 }
 
-/* Faults are printed: it does not fail. */
-static vt_status inspect(void *context)
+void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
 {
-    inspection *i = context;
+    inspection own = {directory, brief, verify, *faults, NULL}, *i = &own;
     vt_status status = VT_OK;
     int64_t version = 0;
     double loss = NAN;
@@ -211,6 +209,7 @@ static vt_status inspect(void *context)
     char *checksum = vt_text_format("%s/checkpoint.crc32c", i->directory);
     if (!i->brief) vt_print("%s: a checkpoint\n", i->directory);
     VT_TRY(vt_checkpoint_check_index(i->directory));
+    VT_TRY(vt_tensor_files_try(i->directory));
     VT_TRY(vt_tensor_file_open(path, &i->index));
     VT_TRY(vt_tensor_file_get_integer(i->index, "format_version", &version));
     if (version > 1 && access(checksum, F_OK) != 0)
@@ -228,16 +227,7 @@ static vt_status inspect(void *context)
 done:
     vt_inspect_check(&i->faults, status);
     vt_tensor_file_close(&i->index);
+    *faults = i->faults;
     free(path);
     free(checksum);
-    return VT_OK;
-}
-
-void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
-{
-    inspection wanted = {directory, brief, verify, *faults, NULL};
-    const int64_t bytes = vt_tensor_files_bytes(directory);
-    const vt_status status = vt_trial_instead(directory, bytes, inspect, &wanted, sizeof wanted);
-    *faults = wanted.faults;
-    vt_inspect_check(faults, status);
 }

@@ -318,7 +318,7 @@ static bool print_arrays(const char *path, int *faults)
     vt_names names = {0};
     if (!vt_inspect_check(faults, vt_store_open(path, &store))) return false;
     print_warning(store->oddity);
-    store->kind->visit(store, "", true, vt_array_note_name, &names);
+    store->kind->list(store, "", true, &names);
     for (int64_t i = 0; i < names.count; i++) vt_inspect_check(faults, print_array(store, names.names[i]));
     const bool has_fields = store->kind->has_array(store, "fields");
     if (!has_fields)

@@ -27,13 +27,12 @@ done:
 
 void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size)
 {
-    char **texts = NULL;
-    int64_t count = 0;
-    if (array->store->kind->attribute_texts(array, name, &texts, &count) != VT_OK) vt_error_clear();
-    char *word = vt_text_clean(count == 1 ? texts[0] : "");
+    vt_names texts = {0};
+    const bool is_text = array->store->kind->attribute_texts(array, name, &texts) && texts.count == 1;
+    char *word = vt_text_clean(is_text ? texts.names[0] : "");
     vt_text_on_one_line(text, size, word);
     free(word);
-    vt_text_free_list(texts, count);
+    vt_names_close(&texts);
 }
 
 /* Makes whole numbers unsigned, which netCDF-3 could not store: "Best Practices" of netCDF's User Guide, "Unsigned

@@ -24,6 +24,7 @@ enum { CHECKSUM_SIZE = 4 };
 void vt_decoder_close(vt_decoder *decoder)
 {
     free(decoder->stored.bytes);
+    free(decoder->box.bytes);
     free(decoder->turned.bytes);
     for (int i = 0; i < 2; i++) free(decoder->buffers[i].bytes);
     if (decoder->inflater != NULL) libdeflate_free_decompressor(decoder->inflater);
@@ -78,63 +79,38 @@ uint32_t vt_fletcher32(const unsigned char *bytes, size_t count)
     return fold(sum_of_sums) << 16 | fold(sum);
 }
 
-typedef uint8_t vector __attribute__((vector_size(16)));
-#if defined(__clang__)
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#else
-#define LOW(a, b) __builtin_shuffle(a, b, (vector){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23})
-#define HIGH(a, b) __builtin_shuffle(a, b, (vector){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31})
-#endif
-
-static vector load(const unsigned char *bytes)
-{
-    vector v;
-    memcpy(&v, bytes, sizeof v);
-    return v;
-}
-
-/* How far ahead memory is prefetched: otherwise each store would wait for its cache line. */
-enum { AHEAD = 1024, CACHE_LINE = 64 };
-
-/* Sixteen elements at a time; returns how many are done. Interleaving the first half of the planes with the second,
- * log2(size) times, puts the bytes of each element side by side. Inlined and unrolled for each size, because only then
- * the planes are kept in registers. */
-__attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsigned char *shuffled, size_t count,
-                                                                      size_t size, unsigned char *elements)
-{
-    size_t done = 0;
-    for (; done + 16 <= count; done += 16, elements += 16 * size) {
-        vector planes[8], mixed[8];
-        for (size_t line = 0; line < 16 * size; line += CACHE_LINE) __builtin_prefetch(elements + AHEAD + line, 1);
-#pragma GCC unroll 8
-        for (size_t b = 0; b < size; b++) planes[b] = load(shuffled + b * count + done);
-#pragma GCC unroll 3
-        for (size_t round = 1; round < size; round *= 2) {
-#pragma GCC unroll 4
-            for (size_t b = 0; b < size / 2; b++) {
-                mixed[2 * b] = LOW(planes[b], planes[b + size / 2]);
-                mixed[2 * b + 1] = HIGH(planes[b], planes[b + size / 2]);
-            }
-#pragma GCC unroll 8
-            for (size_t b = 0; b < size; b++)
-                planes[b] = mixed[b]; /* cppcheck-suppress uninitvar ; size of them were set */
-        }
-#pragma GCC unroll 8
-        for (size_t b = 0; b < size; b++) memcpy(elements + 16 * b, &planes[b], sizeof planes[b]);
+/* Makes elements of a type's size of their bytes: byte b of every element lies in plane b, low bytes first. Compilers
+ * make vectors of it only with a size that is known. */
+#define DEFINE_UNSHUFFLE(NAME, TYPE)                                                                                   \
+    static void NAME(const unsigned char *shuffled, size_t count, unsigned char *elements)                             \
+    {                                                                                                                  \
+        _Pragma("omp simd") for (size_t i = 0; i < count; i++)                                                         \
+        {                                                                                                              \
+            TYPE element = 0;                                                                                          \
+            _Pragma("GCC unroll 8") /* else there are no vectors */                                                    \
+                for (size_t b = 0; b < sizeof element; b++) element =                                                  \
+                    (TYPE)(element | (TYPE)((TYPE)shuffled[b * count + i] << 8 * b));                                  \
+            memcpy(elements + i * sizeof element, &element, sizeof element);                                           \
+        }                                                                                                              \
     }
-    return done;
-}
 
-/* Byte b of every element lies in plane b; bytes beyond the last whole element are as they were. */
+DEFINE_UNSHUFFLE(unshuffle_2, uint16_t)
+DEFINE_UNSHUFFLE(unshuffle_4, uint32_t)
+DEFINE_UNSHUFFLE(unshuffle_8, uint64_t)
+
+/* Bytes beyond the last whole element are as they were. */
 void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t size, unsigned char *elements)
 {
-    size_t count = bytes / size, done = 0;
-    if (size == 2) done = unshuffle_vectors(shuffled, count, 2, elements);
-    if (size == 4) done = unshuffle_vectors(shuffled, count, 4, elements);
-    if (size == 8) done = unshuffle_vectors(shuffled, count, 8, elements);
-    for (size_t b = 0; b < size; b++)
-        for (size_t i = done; i < count; i++) elements[i * size + b] = shuffled[b * count + i];
+    const size_t count = bytes / size;
+    if (size == 2) {
+        unshuffle_2(shuffled, count, elements);
+    } else if (size == 4) {
+        unshuffle_4(shuffled, count, elements);
+    } else if (size == 8) {
+        unshuffle_8(shuffled, count, elements);
+    } else {
+        for (size_t i = 0; i < count * size; i++) elements[i] = shuffled[i % size * count + i / size];
+    }
     memcpy(elements + count * size, shuffled + count * size, bytes - count * size);
 }
 
@@ -285,35 +261,32 @@ static size_t room_after(const vt_pipeline *pipeline, int i, size_t decoded_size
     return room;
 }
 
-vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
-                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded)
+vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, const unsigned char *stored,
+                    size_t stored_size, size_t size, unsigned char *to)
 {
     vt_status status = VT_OK;
-    step own = {.decoder = decoder, .count = stored_size, .element_size = pipeline->element_size};
-    unsigned char *bytes = stored;
-    int other = 0; /* the buffer that `bytes` is not in */
+    step own = {.decoder = decoder, .bytes = stored, .count = stored_size, .element_size = pipeline->element_size};
+    int other = 0; /* the buffer that own.bytes is not in */
     for (int i = pipeline->count - 1; i >= 0; i--) {
         const vt_filter filter = pipeline->filters[i];
         if ((skipped >> i & 1) != 0) continue;
         if (rows[filter].is_sum != NULL) {
-            VT_TRY(check_sum(filter, bytes, &own.count));
+            VT_TRY(check_sum(filter, own.bytes, &own.count));
             continue;
         }
-        const bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
+        const bool is_last = (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
         own.filter = filter;
-        own.bytes = bytes;
-        own.room = is_last ? decoded_size : room_after(pipeline, i, decoded_size);
-        own.result = place;
+        own.room = is_last ? size : room_after(pipeline, i, size);
+        own.result = to;
         if (!is_last) VT_TRY(vt_decoder_reserve(&decoder->buffers[other], own.room + 1, &own.result));
         VT_CHECK(rows[filter].undo(&own), "its %s data are damaged, or hold more than its shape needs",
                  rows[filter].name);
-        bytes = own.result;
+        own.bytes = own.result;
         own.count = own.made;
         other = 1 - other;
     }
-    VT_CHECK(own.count == decoded_size, "it holds %zu bytes, but its shape needs %zu", own.count, decoded_size);
-    if (place != NULL && bytes != place) bytes = memcpy(place, bytes, decoded_size);
-    *decoded = bytes;
+    VT_CHECK(own.count == size, "it holds %zu bytes, but its shape needs %zu", own.count, size);
+    if (own.bytes != to) memcpy(to, own.bytes, size);
 done:
     return status;
 }

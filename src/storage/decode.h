@@ -37,9 +37,10 @@ typedef struct {
     size_t size;
 } vt_decoder_memory;
 
-/* What one thread uses; starts as {0}. `stored` is for the stored bytes of a chunk, `turned` for the reader. */
+/* What one thread uses; starts as {0}. `stored` is for the stored bytes of a chunk, `box` and `turned` for the reader.
+ */
 typedef struct {
-    vt_decoder_memory stored, buffers[2], turned;
+    vt_decoder_memory stored, buffers[2], box, turned;
     void *inflater;
     void *context; /* of zstd */
 } vt_decoder;
@@ -49,12 +50,12 @@ void vt_decoder_close(vt_decoder *decoder);
 /* *room: at least `bytes` of the memory; what it held is lost. */
 vt_status vt_decoder_reserve(vt_decoder_memory *memory, size_t bytes, unsigned char **room);
 
-/* decoded [decoded_size] = the chunk that lies in `stored`, [stored_size]; bit i of `skipped` says that filter i was
- * not applied to it. The result lies in `place` [decoded_size] when that is not NULL; else it is `stored` itself when
- * there is nothing to undo, or memory of the decoder until its next use. The error is a cause: "its fletcher32 checksum
- * is wrong". */
-vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
-                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded);
+/* to [size] = the chunk that lies in `stored`, [stored_size], which may be `to` itself where no filter has to be
+ * undone; bit i of `skipped` says that filter i was not applied to it. The error is a cause: "its fletcher32 checksum
+ * is wrong".
+ */
+vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, const unsigned char *stored,
+                    size_t stored_size, size_t size, unsigned char *to);
 
 /* By its name in Zarr's metadata; VT_FILTER_KINDS: it is none of them. */
 vt_filter vt_filter_of_zarr(const char *name);

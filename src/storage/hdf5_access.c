@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
+
 /* H5Pset_file_locking came with 1.10.7 and, on the next branch, with 1.12.1. */
 #define HAVE_FILE_LOCKING_PROPERTY (H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0)))
 
@@ -15,8 +17,8 @@ static _Thread_local int entered; /* how often this thread has; a recursive mute
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t preparation = PTHREAD_ONCE_INIT;
 static atomic_int waiting;                  /* threads that wait for it */
-static char reason[512], refused_file[256]; /* guarded by `library`, as the next */
-static bool was_refused;
+static H5E_auto2_t failures_told;           /* see vt_hdf5_tell_failures */
+static char reason[512], refused_file[256]; /* guarded by `library` */
 
 /* Called before the library starts, which is when older versions read the variable; a value that the user has set is
  * kept. The library's cleanup at exit is left out because it crashes if a file couldn't be written completely. */
@@ -35,7 +37,12 @@ void vt_hdf5_enter(void)
         pthread_mutex_lock(&library);
         atomic_fetch_sub(&waiting, 1);
     }
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    H5Eset_auto2(H5E_DEFAULT, failures_told, NULL);
+}
+
+void vt_hdf5_tell_failures(H5E_auto2_t told)
+{
+    failures_told = told;
 }
 
 void vt_hdf5_leave(void)
@@ -72,26 +79,84 @@ static void shorten_reason(void)
     if (details == NULL) return;
     int error = number != NULL ? atoi(number + strlen("errno = ")) : 0;
     *details = '\0';
-    was_refused = error != 0;
-    if (was_refused) snprintf(details, sizeof reason - (size_t)(details - reason), ": %s", strerror(error));
+    if (error != 0) snprintf(details, sizeof reason - (size_t)(details - reason), ": %s", strerror(error));
 }
 
 const char *vt_hdf5_reason(void)
 {
     int error_number = errno;
     reason[0] = '\0';
-    was_refused = false;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, NULL);
     shorten_reason();
     if (reason[0] == '\0') snprintf(reason, sizeof reason, "%s", strerror(error_number));
     return reason;
 }
 
-bool vt_hdf5_was_refused(void)
+/* ---- attributes ---- */
+
+int vt_hdf5_numbers(hid_t object, const char *name, hid_t type, int most, void *values, bool *is_float)
 {
-    (void)vt_hdf5_reason();
-    return was_refused;
+    int count = 0;
+    vt_hdf5_enter();
+    if (H5Aexists(object, name) > 0) {
+        hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
+        hid_t stored = H5Aget_type(attribute), space = H5Aget_space(attribute);
+        const H5T_class_t class = H5Tget_class(stored);
+        const hssize_t found = H5Sget_simple_extent_npoints(space);
+        bool are_numbers = (class == H5T_FLOAT || class == H5T_INTEGER) && found >= 1 && found <= most;
+        if (are_numbers) are_numbers = H5Aread(attribute, type, values) >= 0;
+        *is_float = class == H5T_FLOAT;
+        count = are_numbers ? (int)found : -1;
+        H5Sclose(space);
+        H5Tclose(stored);
+        H5Aclose(attribute);
+    }
+    vt_hdf5_leave();
+    return count;
 }
+
+/* Texts of fixed length lie one after another; of variable length there are pointers, to be freed by HDF5. */
+static bool read_texts(hid_t attribute, hid_t stored, size_t count, vt_names *texts)
+{
+    enum { MOST_BYTES = 16 << 20 };
+    const bool variable = H5Tis_variable_str(stored) > 0;
+    const size_t size = variable ? sizeof(char *) : H5Tget_size(stored) + 1;
+    if (count > MOST_BYTES || size > MOST_BYTES || count * size > MOST_BYTES) return false;
+    char *memory = vt_allocate(count, size, "the texts of a file");
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, variable ? H5T_VARIABLE : size);
+    H5Tset_cset(type, H5Tget_cset(stored));
+    const bool good = H5Aread(attribute, type, memory) >= 0;
+    for (size_t i = 0; i < count; i++) {
+        char *text = memory + i * size;
+        if (variable) memcpy(&text, memory + i * size, sizeof text);
+        if (good) vt_names_add(texts, text != NULL ? text : "");
+        if (variable) H5free_memory(text);
+    }
+    free(memory);
+    H5Tclose(type);
+    return good;
+}
+
+bool vt_hdf5_texts(hid_t object, const char *name, vt_names *texts)
+{
+    bool good = true;
+    vt_hdf5_enter();
+    if (H5Aexists(object, name) > 0) {
+        hid_t attribute = H5Aopen(object, name, H5P_DEFAULT);
+        hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+        const hssize_t count = H5Sget_simple_extent_npoints(space);
+        good = count >= 0 && H5Tget_class(type) == H5T_STRING;
+        if (good && count > 0) good = read_texts(attribute, type, (size_t)count, texts);
+        H5Sclose(space);
+        H5Tclose(type);
+        H5Aclose(attribute);
+    }
+    vt_hdf5_leave();
+    return good;
+}
+
+/* ---- access ---- */
 
 hid_t vt_hdf5_file_access(void)
 {

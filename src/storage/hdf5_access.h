@@ -7,10 +7,15 @@
 #include <hdf5.h>
 #include <stdbool.h>
 
+#include "base/text.h"
+
 /* Takes the lock, and silences HDF5's own printing of errors in the calling thread, which may enter more than once and
  * leaves as often. */
 void vt_hdf5_enter(void);
 void vt_hdf5_leave(void);
+
+/* What calls of HDF5 that fail are told to from the next vt_hdf5_enter on; NULL, as it begins: nobody. */
+void vt_hdf5_tell_failures(H5E_auto2_t told);
 
 /* For a thread that has entered once, and will do much: lets those in that wait. */
 void vt_hdf5_let_others(void);
@@ -19,8 +24,13 @@ void vt_hdf5_let_others(void);
  * take it at once. Without a message, the text of errno. */
 const char *vt_hdf5_reason(void);
 
-/* Does that message tell of a system call that failed? Else the file is at fault. */
-bool vt_hdf5_was_refused(void);
+/* Up to `most` numbers of an object's attribute, converted to `type`; 0: there is no such attribute; -1: it is
+ * something else, or damaged. *is_float: are they stored as floating-point numbers? */
+int vt_hdf5_numbers(hid_t object, const char *name, hid_t type, int most, void *values, bool *is_float);
+
+/* Adds the texts of an object's attribute, none if there is no such attribute; false: it is something else, or damaged.
+ */
+bool vt_hdf5_texts(hid_t object, const char *name, vt_names *texts);
 
 /* Access properties for opening and making files: no file locking, which parallel file systems often refuse. */
 hid_t vt_hdf5_file_access(void);

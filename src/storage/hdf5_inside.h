@@ -25,7 +25,7 @@ vt_status vt_hdf5_lay_out(vt_array *array);
 vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_place *entry);
 int64_t vt_hdf5_chunks_written(const vt_array *array);
 int vt_hdf5_attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float);
-vt_status vt_hdf5_attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count);
+bool vt_hdf5_attribute_texts(const vt_array *array, const char *name, vt_names *texts);
 bool vt_hdf5_fill_value(const vt_array *array, double *value);
 void vt_hdf5_dimension_name(const vt_array *array, int dimension, char *name, size_t size);
 bool vt_hdf5_is_scale_of(const vt_array *scale, const vt_array *array, int dimension);

@@ -47,7 +47,6 @@ static vt_status open_file(const char *path, vt_hdf5_file *own)
     access = vt_hdf5_file_access();
     H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* it reads 64 KB otherwise, even for a few rows of a field */
     own->file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    VT_CHECK(own->file >= 0 || !vt_hdf5_was_refused(), "can't open %s: %s", path, vt_hdf5_reason());
     VT_CHECK(own->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s%s", path, vt_hdf5_reason(),
              other_kind(store->descriptor));
 done:
@@ -129,13 +128,11 @@ done:
 }
 
 /* The type that H5Dread returns: this machine's form of the stored type. Invalid if there is none. */
-static hid_t memory_type_of(H5T_class_t class, size_t size, bool is_signed)
+static hid_t memory_type_of(hid_t stored)
 {
-    const hid_t natives[] = {H5T_NATIVE_UINT8, H5T_NATIVE_INT8,   H5T_NATIVE_UINT16,
-                             H5T_NATIVE_INT16, H5T_NATIVE_UINT32, H5T_NATIVE_INT32};
-    if (class == H5T_FLOAT) return H5Tcopy(size == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
-    if (class != H5T_INTEGER || (size != 1 && size != 2 && size != 4)) return H5I_INVALID_HID;
-    return H5Tcopy(natives[2 * (size == 1 ? 0 : size == 2 ? 1 : 2) + is_signed]);
+    const H5T_class_t class = H5Tget_class(stored);
+    if (class == H5T_FLOAT) return H5Tcopy(H5Tget_size(stored) == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
+    return class == H5T_INTEGER ? H5Tget_native_type(stored, H5T_DIR_ASCEND) : H5I_INVALID_HID;
 }
 
 static void take_type(vt_hdf5_array *own)
@@ -148,7 +145,7 @@ static void take_type(vt_hdf5_array *own)
                                             : VT_NUMBERS_NONE;
     array->element_size = H5Tget_size(type);
     array->is_signed = class == H5T_FLOAT || (class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2);
-    own->memory_type = memory_type_of(class, array->element_size, array->is_signed);
+    own->memory_type = memory_type_of(type);
     if (own->memory_type >= 0) {
         hid_t turned = H5Tcopy(own->memory_type);
         H5Tset_order(turned, H5Tget_order(own->memory_type) == H5T_ORDER_LE ? H5T_ORDER_BE : H5T_ORDER_LE);
@@ -170,8 +167,7 @@ static vt_hdf5_array *make_array(const vt_store *store, const char *name, hid_t 
     take_type(own);
     hid_t properties = H5Dget_create_plist(dataset);
     const H5D_layout_t layout = H5Pget_layout(properties);
-    /* H5Dget_space would open the files that a virtual dataset names, before check_own_storage can refuse it */
-    own->space = layout == H5D_VIRTUAL ? H5Pget_virtual_vspace(properties, 0) : H5Dget_space(dataset);
+    own->space = H5Dget_space(dataset);
     array->rank = H5Sget_simple_extent_ndims(own->space);
     if (array->rank > 0) H5Sget_simple_extent_dims(own->space, extent, NULL);
     for (int i = 0; i < array->rank && i < VT_ARRAY_RANK; i++) array->extent[i] = (int64_t)extent[i];
@@ -213,41 +209,26 @@ done:
     return status;
 }
 
-typedef struct {
-    const vt_store *store;
-    bool (*note)(const vt_array *array, void *context);
-    void *context;
-} visitor;
-
-static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
+static herr_t note_dataset(hid_t group, const char *name, const H5L_info_t *info, void *names)
 {
     (void)info;
-    const visitor *to = context;
-    bool goes_on = true;
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS), object = H5Oopen(group, name, access);
+    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) vt_names_add(names, name);
+    if (object >= 0) H5Oclose(object);
     H5Pclose(access);
-    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
-        vt_array *array = &make_array(to->store, name, object)->array;
-        goes_on = to->note(array, to->context);
-        close_array(array);
-    } else if (object >= 0) {
-        H5Oclose(object);
-    }
-    return goes_on ? 0 : 1;
+    return 0;
 }
 
-static void visit(const vt_store *store, const char *group, bool deeper,
-                  bool (*note)(const vt_array *array, void *context), void *context)
+static void list(const vt_store *store, const char *group, bool deeper, vt_names *names)
 {
     const hid_t file = ((const vt_hdf5_file *)store)->file;
-    visitor to = {store, note, context};
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
     if (group[0] == '\0') group = "/";
     if (deeper)
-        H5Lvisit_by_name(file, group, H5_INDEX_NAME, H5_ITER_NATIVE, visit_link, &to, access);
+        H5Lvisit_by_name(file, group, H5_INDEX_NAME, H5_ITER_NATIVE, note_dataset, names, access);
     else
-        H5Literate_by_name(file, group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, &to, access);
+        H5Literate_by_name(file, group, H5_INDEX_NAME, H5_ITER_INC, NULL, note_dataset, names, access);
     H5Pclose(access);
     vt_hdf5_leave();
 }
@@ -298,7 +279,7 @@ const vt_store_kind vt_store_hdf5 = {.name = "hdf5",
                                      .open = open_store,
                                      .close = close_store,
                                      .has_array = has_array,
-                                     .visit = visit,
+                                     .list = list,
                                      .find_array = find_array,
                                      .close_array = close_array,
                                      .lay_out = vt_hdf5_lay_out,

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "storage/decode.h"
 
 typedef struct vt_store_kind vt_store_kind;
@@ -69,10 +70,9 @@ struct vt_store_kind {
     vt_status (*check_unchanged)(const vt_store *store);
     bool (*has_array)(const vt_store *store, const char *name); /* finding it may still fail */
 
-    /* Calls note for each array in a group ("" is the root), or with `deeper` also in those below it, until it returns
-     * false. The array is closed after the call. */
-    void (*visit)(const vt_store *store, const char *group, bool deeper,
-                  bool (*note)(const vt_array *array, void *context), void *context);
+    /* Adds the names, from the group on, of the arrays in a group ("" is the root), or with `deeper` also of those
+     * below it. Finding one may fail. */
+    void (*list)(const vt_store *store, const char *group, bool deeper, vt_names *names);
 
     /* Fails when the array, or what it holds, lies in another file. */
     vt_status (*find_array)(const vt_store *store, const char *name, vt_array **array);
@@ -85,11 +85,11 @@ struct vt_store_kind {
     vt_status (*lay_out)(vt_array *array);
     /* Where the chunk that begins with element `first` lies. The error is a cause. NULL: see load_chunk. */
     vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_place *entry);
-    /* Reads and decodes the chunk that begins with element `first`, of `bytes` bytes, as vt_decode does; a chunk that
-     * was never written holds the fill value. Any thread. The error is a cause. NULL: the chunk lies where locate_chunk
-     * says, and `pipeline` says how to decode it. */
-    vt_status (*load_chunk)(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes, void *place,
-                            unsigned char **decoded);
+    /* Reads and decodes the chunk that begins with element `first` to `to` [bytes]; one that was never written holds
+     * the fill value. Any thread. The error is a cause. NULL: the chunk lies where locate_chunk says, and `pipeline`
+     * says how to decode it. */
+    vt_status (*load_chunk)(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
+                            unsigned char *to);
     /* -1: not known. Before there are threads. */
     int64_t (*chunks_written)(const vt_array *array);
     /* Lets the library keep `bytes` bytes of decoded chunks; one time has `chunks` chunks. NULL: it keeps none. */
@@ -99,11 +99,10 @@ struct vt_store_kind {
      * is a cause. */
     vt_status (*read)(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles, void *values);
 
-    /* Up to `most` numbers of an attribute; 0: there is no such attribute; -1: it is something else. */
+    /* Up to `most` numbers of an attribute; 0: there is no such attribute; -1: it is something else, or damaged. */
     int (*attribute_numbers)(const vt_array *array, const char *name, int most, double *values, bool *is_float);
-    /* The texts of an attribute, each malloc'd, in a malloc'd list; *count 0: there is none; -1: it is something else.
-     */
-    vt_status (*attribute_texts)(const vt_array *array, const char *name, char ***texts, int64_t *count);
+    /* Adds the texts of an attribute, none if there is no such attribute; false: it is something else, or damaged. */
+    bool (*attribute_texts)(const vt_array *array, const char *name, vt_names *texts);
     /* The value of elements that were never written, if the array's writer chose one. */
     bool (*fill_value)(const vt_array *array, double *value);
 
@@ -124,7 +123,6 @@ vt_status vt_store_read(const vt_store *store, int64_t offset, int64_t bytes, vo
 
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);
 void vt_array_close(vt_array **array);
-bool vt_array_note_name(const vt_array *array, void *names); /* for `visit`: adds the name to a vt_names */
 
 /* Values that were never written, because the program that wrote the file was ended early, read as the fill value
  * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. After
@@ -136,7 +134,7 @@ vt_status vt_array_check_written(const vt_array *array);
 vt_status vt_array_find_chunk(vt_array *array, const int64_t *first, vt_chunk_place *found);
 /* Reads and decodes that chunk as load_chunk does, also where it lies at `place`. */
 vt_status vt_array_load_chunk(const vt_array *array, const int64_t *first, const vt_chunk_place *place,
-                              vt_decoder *decoder, size_t bytes, void *to, unsigned char **decoded);
+                              vt_decoder *decoder, size_t bytes, unsigned char *to);
 void vt_array_fill(const vt_array *array, size_t bytes, unsigned char *memory);
 
 /* Tells an array from those of other stores, and of this one in another state: a hash. */

@@ -101,12 +101,6 @@ uint64_t vt_array_key(const vt_array *array)
     return key;
 }
 
-bool vt_array_note_name(const vt_array *array, void *names)
-{
-    vt_names_add(names, array->name);
-    return true;
-}
-
 int64_t vt_array_length(const vt_store *store, const char *name)
 {
     vt_array *array = NULL;
@@ -148,22 +142,21 @@ void vt_array_fill(const vt_array *array, size_t bytes, unsigned char *memory)
 }
 
 vt_status vt_array_load_chunk(const vt_array *array, const int64_t *first, const vt_chunk_place *place,
-                              vt_decoder *decoder, size_t bytes, void *to, unsigned char **decoded)
+                              vt_decoder *decoder, size_t bytes, unsigned char *to)
 {
     vt_status status = VT_OK;
     const vt_store_kind *kind = array->store->kind;
+    const bool as_is = array->pipeline.count == 0 && place->size == bytes; /* can be read into its place */
     unsigned char *stored = to;
     int64_t got;
-    if (kind->load_chunk != NULL) return kind->load_chunk(array, first, decoder, bytes, to, decoded);
-    if (place->address >= 0 || to == NULL)
-        VT_TRY(vt_decoder_reserve(&decoder->stored, place->address >= 0 ? place->size : bytes, &stored));
-    *decoded = stored;
+    if (kind->load_chunk != NULL) return kind->load_chunk(array, first, decoder, bytes, to);
     if (place->address < 0) {
-        vt_array_fill(array, bytes, stored);
-        goto done;
+        vt_array_fill(array, bytes, to);
+        return VT_OK;
     }
+    if (!as_is) VT_TRY(vt_decoder_reserve(&decoder->stored, place->size, &stored));
     VT_TRY(vt_store_read(array->store, place->address, place->size, stored, &got));
-    if (vt_decode(decoder, &array->pipeline, place->skipped_filters, stored, place->size, bytes, to, decoded) != VT_OK)
+    if (vt_decode(decoder, &array->pipeline, place->skipped_filters, stored, place->size, bytes, to) != VT_OK)
         status = vt_error_context("the chunk at byte %lld is damaged", (long long)place->address);
 done:
     return status;

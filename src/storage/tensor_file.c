@@ -1,6 +1,5 @@
 #include "storage/tensor_file_inside.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +8,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
-
-/* The text of errno if the system said why: HDF5's message hides it among addresses. */
-static const char *write_reason(void)
-{
-    int error = errno;
-    return error != 0 ? strerror(error) : vt_hdf5_reason();
-}
 
 static hid_t make_space(const vt_tensor_shape *shape)
 {
@@ -55,9 +47,8 @@ vt_status vt_tensor_file_create(const char *path, vt_tensor_file **result)
     hid_t creation = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_obj_track_times(creation, false);                          /* the same tensors are the same bytes */
     H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST); /* checksums on all of HDF5's own structures */
-    errno = 0;
     file->file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
-    VT_CHECK(file->file >= 0, "can't write %s: %s", path, write_reason());
+    VT_CHECK(file->file >= 0, "can't write %s: %s", path, vt_hdf5_reason());
 done:
     H5Pclose(creation);
     H5Pclose(access);
@@ -91,9 +82,8 @@ vt_status vt_tensor_file_finish(vt_tensor_file **file)
     vt_status status = VT_OK;
     vt_tensor_file *f = *file;
     vt_hdf5_enter();
-    errno = 0;
     herr_t closed = H5Fclose(f->file);
-    if (closed < 0) status = vt_error_note(__FILE__, __LINE__, "can't write %s: %s", f->path, write_reason());
+    if (closed < 0) status = vt_error_note(__FILE__, __LINE__, "can't write %s: %s", f->path, vt_hdf5_reason());
     f->file = H5I_INVALID_HID;
     vt_hdf5_leave();
     if (status == VT_OK) status = vt_output_synchronise(f->path);
@@ -183,9 +173,8 @@ static vt_status create_dataset(vt_tensor_file *file, const char *name, const vt
     H5Pset_obj_track_times(storage, false);
     if (part_count == 0) store_here(shape, storage);
     for (int64_t i = 0; i < part_count; i++) VT_TRY(add_part(file, name, shape, &parts[i], storage));
-    errno = 0;
     *dataset = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
-    VT_CHECK(*dataset >= 0, "can't write %s: no dataset /%s: %s", file->path, name, write_reason());
+    VT_CHECK(*dataset >= 0, "can't write %s: no dataset /%s: %s", file->path, name, vt_hdf5_reason());
 done:
     H5Pclose(storage);
     H5Sclose(space);
@@ -205,9 +194,8 @@ static vt_status write_rows(vt_tensor_file *file, const char *name, hid_t datase
     *rows = box.shape.shape[0];
     hid_t there = vt_tensor_select(shape, NULL, &box), here = make_space(&box.shape);
     const int64_t stride = vt_tensor_count(shape) / shape->shape[0];
-    errno = 0;
     VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, here, there, H5P_DEFAULT, values + first * stride) >= 0,
-             "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+             "can't write %s: dataset /%s: %s", file->path, name, vt_hdf5_reason());
 done:
     H5Sclose(here);
     H5Sclose(there);
@@ -225,10 +213,9 @@ vt_status vt_tensor_file_write(vt_tensor_file *file, const char *name, const vt_
         vt_hdf5_let_others(); /* who reads data need not wait for all of it */
         VT_TRY(write_rows(file, name, dataset, shape, values, row, &rows));
     }
-    errno = 0;
     herr_t closed = H5Dclose(dataset); /* chunks may be written only now */
     dataset = H5I_INVALID_HID;
-    VT_CHECK(closed >= 0, "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+    VT_CHECK(closed >= 0, "can't write %s: dataset /%s: %s", file->path, name, vt_hdf5_reason());
 done:
     if (dataset >= 0) H5Dclose(dataset);
     vt_hdf5_leave();
@@ -255,10 +242,9 @@ static vt_status write_attribute(vt_tensor_file *file, const char *name, hid_t t
     vt_hdf5_enter();
     hsize_t extent = (hsize_t)count;
     hid_t space = count == 1 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
-    errno = 0;
     hid_t attribute = H5Acreate2(file->file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
     VT_CHECK(attribute >= 0 && H5Awrite(attribute, type, values) >= 0, "can't write %s: attribute %s: %s", file->path,
-             name, write_reason());
+             name, vt_hdf5_reason());
 done:
     if (attribute >= 0) H5Aclose(attribute);
     H5Sclose(space);
@@ -288,41 +274,16 @@ vt_status vt_tensor_file_set_text(vt_tensor_file *file, const char *name, const 
     return status;
 }
 
-/* Opens the attribute, which must be of this class; *count is its number of elements. */
-static vt_status open_attribute(vt_tensor_file *file, const char *name, H5T_class_t class, hid_t *attribute,
-                                int64_t *count)
+static vt_status read_numbers(vt_tensor_file *file, const char *name, hid_t type, int64_t *count, void *values)
 {
     vt_status status = VT_OK;
-    hid_t space = H5I_INVALID_HID, type = H5I_INVALID_HID;
-    *attribute = H5Aopen(file->file, name, H5P_DEFAULT);
-    VT_CHECK(*attribute >= 0, "%s holds no attribute '%s': it is no checkpoint of vitrain, or damaged", file->path,
-             name);
-    type = H5Aget_type(*attribute);
-    VT_CHECK(H5Tget_class(type) == class && H5Tis_variable_str(type) <= 0, "%s: the attribute '%s' has another type",
-             file->path, name);
-    space = H5Aget_space(*attribute);
-    *count = H5Sget_simple_extent_npoints(space);
+    const int most = (int)*count;
+    bool is_float = false;
+    *count = vt_hdf5_numbers(file->file, name, type, most, values, &is_float);
+    VT_CHECK(*count > 0 && is_float == (type == H5T_NATIVE_DOUBLE),
+             "%s holds no attribute '%s' of 1 to %d %snumbers: it is no checkpoint of vitrain, or it is damaged",
+             file->path, name, most, type == H5T_NATIVE_DOUBLE ? "" : "whole ");
 done:
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-    return status;
-}
-
-static vt_status read_numbers(vt_tensor_file *file, const char *name, H5T_class_t class, int64_t *count, void *values)
-{
-    vt_status status = VT_OK;
-    int64_t room = *count;
-    hid_t attribute = H5I_INVALID_HID;
-    vt_hdf5_enter();
-    VT_TRY(open_attribute(file, name, class, &attribute, count));
-    VT_CHECK(*count > 0 && *count <= room, "%s: the attribute '%s' has %lld values, expected 1 to %lld", file->path,
-             name, (long long)*count, (long long)room);
-    hid_t type = class == H5T_INTEGER ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
-    VT_CHECK(H5Aread(attribute, type, values) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
-             vt_hdf5_reason());
-done:
-    if (attribute >= 0) H5Aclose(attribute);
-    vt_hdf5_leave();
     return status;
 }
 
@@ -336,23 +297,20 @@ static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, v
 }
 
 /* In the order of the file, as HDF5 1.10 can free what it has not set when it sorts the names of a damaged one. */
-vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
+vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, vt_names *names)
 {
     vt_status status = VT_OK;
-    vt_names list = {0};
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
     const herr_t ended =
-        H5Literate_by_name(file->file, group, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, take_name, &list, access);
+        H5Literate_by_name(file->file, group, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, take_name, names, access);
     VT_CHECK(ended >= 0, "%s has no group '%s' that can be read: %s", file->path, group, vt_hdf5_reason());
     VT_CHECK(ended == 0, "%s: the group '%s' holds more than %d names, which no checkpoint does", file->path, group,
              VT_TENSOR_MOST_NAMES);
-    vt_names_sort(&list);
+    vt_names_sort(names);
 done:
     H5Pclose(access);
     vt_hdf5_leave();
-    *names = list.names;
-    *count = list.count;
     return status;
 }
 
@@ -366,40 +324,32 @@ bool vt_tensor_file_has(vt_tensor_file *file, const char *name)
 
 vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values)
 {
-    return read_numbers(file, name, H5T_INTEGER, count, values);
+    return read_numbers(file, name, H5T_NATIVE_INT64, count, values);
 }
 
 vt_status vt_tensor_file_get_integer(vt_tensor_file *file, const char *name, int64_t *value)
 {
     int64_t count = 1;
-    return read_numbers(file, name, H5T_INTEGER, &count, value);
+    return read_numbers(file, name, H5T_NATIVE_INT64, &count, value);
 }
 
 vt_status vt_tensor_file_get_real(vt_tensor_file *file, const char *name, double *value)
 {
     int64_t count = 1;
-    return read_numbers(file, name, H5T_FLOAT, &count, value);
+    return read_numbers(file, name, H5T_NATIVE_DOUBLE, &count, value);
 }
 
 vt_status vt_tensor_file_get_text(vt_tensor_file *file, const char *name, char **text)
 {
     vt_status status = VT_OK;
-    int64_t count = 0;
-    hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID;
+    vt_names texts = {0};
     *text = NULL;
-    vt_hdf5_enter();
-    VT_TRY(open_attribute(file, name, H5T_STRING, &attribute, &count));
-    type = H5Aget_type(attribute);
-    size_t size = H5Tget_size(type);
-    VT_CHECK(count == 1, "%s: the attribute '%s' has another shape", file->path, name);
-    VT_CHECK(size <= VT_TENSOR_LONGEST_TEXT, "%s: the attribute '%s' has %zu bytes, more than any", file->path, name,
-             size);
-    *text = vt_allocate(size + 1, 1, "a checkpoint's file");
-    VT_CHECK(H5Aread(attribute, type, *text) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
-             vt_hdf5_reason());
+    VT_CHECK(vt_hdf5_texts(file->file, name, &texts) && texts.count == 1,
+             "%s holds no attribute '%s' of one text: it is no checkpoint of vitrain, or it is damaged", file->path,
+             name);
+    *text = texts.names[0];
+    texts.names[0] = NULL;
 done:
-    if (type >= 0) H5Tclose(type);
-    if (attribute >= 0) H5Aclose(attribute);
-    vt_hdf5_leave();
+    vt_names_close(&texts);
     return status;
 }

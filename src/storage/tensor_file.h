@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "storage/tensor_box.h"
 
 typedef struct vt_tensor_file vt_tensor_file;
@@ -62,8 +63,8 @@ vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_t
  * of the directory. An empty box reads nothing. */
 vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const vt_tensor_box *box, float *values);
 
-/* The names in a group ("parameters"), in alphabetical order; to be freed by vt_text_free_list. */
-vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count);
+/* The names in a group ("parameters"), in alphabetical order; *names is to be closed, also after a failure. */
+vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, vt_names *names);
 
 /* Whether it has the attribute. */
 bool vt_tensor_file_has(vt_tensor_file *file, const char *name);

@@ -6,7 +6,7 @@
 #include "storage/tensor_file.h"
 
 /* Shards kept open while an index is read: few compared with a process's limit of open files. */
-enum { VT_TENSOR_OPEN_SOURCES = 64, VT_TENSOR_LONGEST_TEXT = 16 << 20 };
+enum { VT_TENSOR_OPEN_SOURCES = 64 };
 
 /* What no checkpoint reaches: names in a group; and names in a path, as in "optimizer/moment1/head.weight". */
 enum { VT_TENSOR_MOST_NAMES = 1 << 17, VT_TENSOR_DEPTH = 3 };
@@ -28,7 +28,7 @@ void vt_tensor_close_sources(vt_tensor_file *file);
 void vt_tensor_chunk(const vt_tensor_shape *shape, hsize_t chunk[VT_TENSOR_DIMENSIONS]);
 
 /* For the trial: lets HDF5 do what reading the tensor asks of it, except that of the numbers only the first and the
- * last are read. Errors don't matter there. False: the name is that of something else. */
-bool vt_tensor_visit(vt_tensor_file *file, const char *name);
+ * last are read. Errors don't matter there. */
+void vt_tensor_visit(vt_tensor_file *file, const char *name);
 
 #endif

@@ -14,6 +14,8 @@ typedef struct {
     const char *path, *name; /* of the file, and of the dataset in it */
     hid_t dataset, storage;  /* and its creation properties */
     vt_tensor_shape shape;
+    size_t part_count; /* 0: it is stored in the file itself */
+    vt_tensor_part *parts;
 } tensor;
 
 /* The name of part `index`, malloc'd: of its file, or of its dataset there. NULL if it has none, or a longer one. */
@@ -27,46 +29,60 @@ static char *part_name(ssize_t (*get)(hid_t storage, size_t index, char *name, s
     return name;
 }
 
-/* The file of part `index`, malloc'd; a name that leads out of the directory is an error. */
-static vt_status take_source_name(const tensor *t, size_t index, char **source)
+/* Part `index`; a file whose name leads out of the directory is an error. */
+static vt_status take_part(const tensor *t, size_t index, vt_tensor_part *p)
 {
     vt_status status = VT_OK;
-    *source = part_name(H5Pget_virtual_filename, t->storage, index, 255);
-    VT_CHECK(*source != NULL, "%s: dataset /%s is damaged: a part in no file", t->path, t->name);
+    const vt_tensor_shape *shape = &t->shape;
+    hsize_t first[VT_TENSOR_DIMENSIONS] = {0}, last[VT_TENSOR_DIMENSIONS] = {0};
+    hid_t space = H5Pget_virtual_vspace(t->storage, index);
+    p->source = part_name(H5Pget_virtual_filename, t->storage, index, 255);
+    p->name_in_source = part_name(H5Pget_virtual_dsetname, t->storage, index, 4095);
+    VT_CHECK(p->source != NULL && p->name_in_source != NULL, "%s: dataset /%s is damaged: part %zu has no name",
+             t->path, t->name, index);
     /* without '/' and '%' it can't lead out of the directory; the trial looked at files NAME.h5 alone */
-    VT_CHECK(strpbrk(*source, "/%") == NULL && vt_text_ends_with(*source, ".h5"),
-             "%s: dataset /%s has a part in '%s', expected a file NAME.h5 of its directory", t->path, t->name, *source);
+    VT_CHECK(strpbrk(p->source, "/%") == NULL && vt_text_ends_with(p->source, ".h5"),
+             "%s: dataset /%s has a part in '%s', expected a file NAME.h5 of its directory", t->path, t->name,
+             p->source);
+    bool sound = space >= 0 && H5Sget_simple_extent_ndims(space) == shape->dimensions &&
+                 H5Sget_select_bounds(space, first, last) >= 0;
+    p->box = (vt_tensor_box){.shape.dimensions = shape->dimensions};
+    for (int i = 0; sound && i < shape->dimensions; i++) {
+        sound = first[i] <= last[i] && last[i] < (hsize_t)shape->shape[i];
+        p->box.first[i] = (int64_t)first[i];
+        p->box.shape.shape[i] = (int64_t)(last[i] - first[i]) + 1;
+    }
+    VT_CHECK(sound && H5Sget_select_npoints(space) == vt_tensor_count(&p->box.shape),
+             "%s: dataset /%s is damaged: part %zu is no box of it", t->path, t->name, index);
 done:
+    if (space >= 0) H5Sclose(space);
     return status;
 }
 
-/* Before the shape is asked for, which may open sources. */
-static vt_status check_sources(const tensor *t)
+static vt_status take_parts(tensor *t)
 {
     vt_status status = VT_OK;
     size_t count = 0;
-    char *source = NULL;
-    VT_CHECK(H5Pget_external_count(t->storage) <= 0, "%s: dataset /%s lies in another file", t->path, t->name);
-    if (H5Pget_layout(t->storage) != H5D_VIRTUAL) goto done;
     VT_CHECK(H5Pget_virtual_count(t->storage, &count) >= 0 && count > 0, "%s: dataset /%s has no parts", t->path,
              t->name);
-    for (size_t i = 0; i < count; i++) {
-        free(source);
-        VT_TRY(take_source_name(t, i, &source));
+    t->parts = vt_allocate(count, sizeof *t->parts, "a tensor's parts");
+    while (t->part_count < count) {
+        const size_t next = t->part_count++; /* freed also if it can't be taken */
+        VT_TRY(take_part(t, next, &t->parts[next]));
     }
 done:
-    free(source);
     return status;
 }
 
-static vt_status take_shape(tensor *t)
+/* Of a virtual tensor H5Dget_space would open the files that it names, before take_part can refuse them. */
+static vt_status take_shape(tensor *t, bool is_virtual)
 {
     vt_status status = VT_OK;
     hsize_t extent[VT_TENSOR_DIMENSIONS] = {0};
     int64_t count = 1;
     bool sound = true;
     vt_tensor_shape *shape = &t->shape;
-    hid_t space = H5Dget_space(t->dataset);
+    hid_t space = is_virtual ? H5Pget_virtual_vspace(t->storage, 0) : H5Dget_space(t->dataset);
     shape->dimensions = H5Sget_simple_extent_ndims(space);
     VT_CHECK(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_DIMENSIONS,
              "%s: dataset /%s has %d dimensions, expected 1 to %d", t->path, t->name, shape->dimensions,
@@ -141,9 +157,10 @@ static vt_status open_tensor(const vt_tensor_file *file, const char *name, tenso
     VT_CHECK(t->dataset >= 0, "%s holds no dataset /%s", file->path, name);
     t->storage = H5Dget_create_plist(t->dataset);
     VT_CHECK(t->storage >= 0, "%s: dataset /%s is damaged: %s", file->path, name, vt_hdf5_reason());
-    VT_TRY(check_sources(t));
-    VT_TRY(take_shape(t));
-    if (H5Pget_layout(t->storage) != H5D_VIRTUAL) VT_TRY(check_storage(t, file->bytes));
+    VT_CHECK(H5Pget_external_count(t->storage) <= 0, "%s: dataset /%s lies in another file", file->path, name);
+    const bool is_virtual = H5Pget_layout(t->storage) == H5D_VIRTUAL;
+    VT_TRY(take_shape(t, is_virtual));
+    VT_TRY(is_virtual ? take_parts(t) : check_storage(t, file->bytes));
 done:
     H5Pclose(access);
     return status;
@@ -151,6 +168,11 @@ done:
 
 static void close_tensor(const tensor *t)
 {
+    for (size_t i = 0; i < t->part_count; i++) {
+        free((char *)(uintptr_t)t->parts[i].source);
+        free((char *)(uintptr_t)t->parts[i].name_in_source);
+    }
+    free(t->parts);
     if (t->storage >= 0) H5Pclose(t->storage);
     if (t->dataset >= 0) H5Dclose(t->dataset);
 }
@@ -166,14 +188,7 @@ vt_status vt_tensor_file_shape(vt_tensor_file *file, const char *name, vt_tensor
     return status;
 }
 
-/* ---- reading what is stored in a file ---- */
-
-/* Where numbers are read from: a box of the tensor, all of a dataset. */
-typedef struct {
-    char *source, *name_in_source;
-    vt_tensor_box box;    /* of the tensor */
-    vt_tensor_box common; /* what is wanted of it */
-} piece;
+/* ---- reading ---- */
 
 /* Reads the box `common`, which lies in `stored` and in `wanted`, into its place in values [wanted]. */
 static vt_status read_common(const tensor *t, const vt_tensor_box *stored, const vt_tensor_box *wanted,
@@ -187,26 +202,6 @@ static vt_status read_common(const tensor *t, const vt_tensor_box *stored, const
 done:
     H5Sclose(from);
     H5Sclose(to);
-    return status;
-}
-
-static vt_status read_piece(const vt_tensor_file *source, const piece *p, const vt_tensor_box *wanted, float *values)
-{
-    vt_status status = VT_OK;
-    char found[128], expected[128];
-    tensor t;
-    const char *name = p->name_in_source + (p->name_in_source[0] == '/');
-    vt_hdf5_enter();
-    VT_TRY(open_tensor(source, name, &t));
-    VT_CHECK(H5Pget_layout(t.storage) != H5D_VIRTUAL, "%s: dataset /%s is virtual, expected values", source->path,
-             name);
-    vt_tensor_shape_text(&t.shape, found);
-    vt_tensor_shape_text(&p->box.shape, expected);
-    VT_CHECK(strcmp(found, expected) == 0, "%s: dataset /%s is %s, expected %s", source->path, name, found, expected);
-    VT_TRY(read_common(&t, &p->box, wanted, &p->common, values));
-done:
-    close_tensor(&t);
-    vt_hdf5_leave();
     return status;
 }
 
@@ -255,76 +250,41 @@ done:
     return status;
 }
 
-/* ---- virtual tensors ---- */
-
-typedef struct {
-    piece *pieces;
-    size_t count;
-} piece_list;
-
-static void free_pieces(piece_list *list)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        free(list->pieces[i].source);
-        free(list->pieces[i].name_in_source);
-    }
-    free(list->pieces);
-}
-
-/* The box of the virtual tensor that part `index` fills. */
-static vt_status take_box(const tensor *t, size_t index, vt_tensor_box *box)
+/* Reads what part `p` holds of the wanted box. */
+static vt_status read_part(vt_tensor_file *file, const vt_tensor_part *p, const vt_tensor_box *wanted, float *values)
 {
     vt_status status = VT_OK;
-    const vt_tensor_shape *shape = &t->shape;
-    hsize_t first[VT_TENSOR_DIMENSIONS] = {0}, last[VT_TENSOR_DIMENSIONS] = {0};
-    hid_t space = H5Pget_virtual_vspace(t->storage, index);
-    bool sound = space >= 0 && H5Sget_simple_extent_ndims(space) == shape->dimensions &&
-                 H5Sget_select_bounds(space, first, last) >= 0;
-    *box = (vt_tensor_box){.shape.dimensions = shape->dimensions};
-    for (int i = 0; sound && i < shape->dimensions; i++) {
-        sound = first[i] <= last[i] && last[i] < (hsize_t)shape->shape[i];
-        box->first[i] = (int64_t)first[i];
-        box->shape.shape[i] = (int64_t)(last[i] - first[i]) + 1;
-    }
-    VT_CHECK(sound && H5Sget_select_npoints(space) == vt_tensor_count(&box->shape),
-             "%s: dataset /%s is damaged: part %zu is no box of it", t->path, t->name, index);
+    char found[128], expected[128];
+    tensor t = {.dataset = H5I_INVALID_HID, .storage = H5I_INVALID_HID};
+    vt_tensor_box common;
+    vt_tensor_file *source = NULL;
+    const char *name = p->name_in_source + (p->name_in_source[0] == '/');
+    if (!vt_tensor_box_intersect(&p->box, wanted, &common)) return VT_OK;
+    VT_TRY(use_source(file, p->source, &source));
+    VT_TRY(open_tensor(source, name, &t));
+    VT_CHECK(t.part_count == 0, "%s: dataset /%s is virtual, expected values", source->path, name);
+    vt_tensor_shape_text(&t.shape, found);
+    vt_tensor_shape_text(&p->box.shape, expected);
+    VT_CHECK(strcmp(found, expected) == 0, "%s: dataset /%s is %s, expected %s", source->path, name, found, expected);
+    VT_TRY(read_common(&t, &p->box, wanted, &common, values));
 done:
-    if (space >= 0) H5Sclose(space);
+    close_tensor(&t);
     return status;
 }
 
-/* The parts that the wanted box touches. */
-static vt_status find_pieces(const tensor *t, const vt_tensor_box *wanted, piece_list *list)
-{
-    vt_status status = VT_OK;
-    size_t count = 0;
-    H5Pget_virtual_count(t->storage, &count);
-    list->pieces = vt_allocate(count + 1, sizeof *list->pieces, "a tensor's parts");
-    for (size_t i = 0; i < count; i++) {
-        piece *p = &list->pieces[list->count];
-        VT_TRY(take_box(t, i, &p->box));
-        if (!vt_tensor_box_intersect(&p->box, wanted, &p->common)) continue;
-        list->count++;
-        VT_TRY(take_source_name(t, i, &p->source));
-        p->name_in_source = part_name(H5Pget_virtual_dsetname, t->storage, i, 4095);
-        VT_CHECK(p->name_in_source != NULL, "%s: dataset /%s is damaged: part %zu has no name", t->path, t->name, i);
-    }
-done:
-    return status;
-}
-
-/* Every wanted element comes from one piece. */
-static vt_status check_cover(const tensor *t, const vt_tensor_box *wanted, const piece_list *list)
+/* Every wanted element comes from one part. */
+static vt_status check_cover(const tensor *t, const vt_tensor_box *wanted)
 {
     vt_status status = VT_OK;
     int64_t covered = 0, count = vt_tensor_count(&wanted->shape);
-    vt_tensor_box common;
-    for (size_t i = 0; i < list->count; i++) {
-        covered += vt_tensor_count(&list->pieces[i].common.shape);
+    vt_tensor_box common, both;
+    for (size_t i = 0; i < t->part_count; i++) {
+        if (!vt_tensor_box_intersect(&t->parts[i].box, wanted, &common)) continue;
+        covered += vt_tensor_count(&common.shape);
         for (size_t k = 0; k < i; k++)
-            VT_CHECK(!vt_tensor_box_intersect(&list->pieces[i].common, &list->pieces[k].common, &common),
+            VT_CHECK(!vt_tensor_box_intersect(&common, &t->parts[k].box, &both),
                      "%s: dataset /%s is damaged: parts of it overlap, in %s and %s", t->path, t->name,
-                     list->pieces[k].source, list->pieces[i].source);
+                     t->parts[k].source, t->parts[i].source);
     }
     VT_CHECK(covered == count, "%s: dataset /%s is not whole: its parts hold %lld of %lld elements", t->path, t->name,
              (long long)covered, (long long)count);
@@ -347,56 +307,31 @@ done:
     return status;
 }
 
-/* Reads what is stored in the file itself; of a virtual tensor, finds the pieces. */
-static vt_status read_or_find(const vt_tensor_file *file, const char *name, const vt_tensor_box *wanted, float *values,
-                              piece_list *list)
+vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const vt_tensor_box *box, float *values)
 {
     vt_status status = VT_OK;
     tensor t;
+    if (vt_tensor_count(&box->shape) == 0) return VT_OK;
     vt_hdf5_enter();
     VT_TRY(open_tensor(file, name, &t));
-    VT_TRY(check_wanted(&t, wanted));
-    if (H5Pget_layout(t.storage) == H5D_VIRTUAL) {
-        VT_TRY(find_pieces(&t, wanted, list));
-        VT_TRY(check_cover(&t, wanted, list));
-    } else {
-        const vt_tensor_box whole = vt_tensor_whole(&t.shape);
-        VT_TRY(read_common(&t, &whole, wanted, wanted, values));
-    }
+    VT_TRY(check_wanted(&t, box));
+    const vt_tensor_box whole = vt_tensor_whole(&t.shape);
+    VT_TRY(t.part_count > 0 ? check_cover(&t, box) : read_common(&t, &whole, box, box, values));
+    for (size_t i = 0; i < t.part_count; i++) VT_TRY(read_part(file, &t.parts[i], box, values));
 done:
     close_tensor(&t);
     vt_hdf5_leave();
     return status;
 }
 
-vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const vt_tensor_box *box, float *values)
+void vt_tensor_visit(vt_tensor_file *file, const char *name)
 {
-    vt_status status = VT_OK;
-    piece_list list = {0};
-    if (vt_tensor_count(&box->shape) == 0) return VT_OK;
-    VT_TRY(read_or_find(file, name, box, values, &list));
-    for (size_t i = 0; i < list.count; i++) {
-        const piece *p = &list.pieces[i];
-        vt_tensor_file *source = NULL;
-        VT_TRY(use_source(file, p->source, &source));
-        VT_TRY(read_piece(source, p, box, values));
-    }
-done:
-    free_pieces(&list);
-    return status;
-}
-
-bool vt_tensor_visit(vt_tensor_file *file, const char *name)
-{
-    piece_list list = {0};
     tensor t;
     float value;
     vt_hdf5_enter();
-    const bool opened = open_tensor(file, name, &t) == VT_OK, is_tensor = t.dataset >= 0;
+    const bool opened = open_tensor(file, name, &t) == VT_OK;
     const vt_tensor_box whole = vt_tensor_whole(&t.shape);
-    const bool is_virtual = opened && H5Pget_layout(t.storage) == H5D_VIRTUAL;
-    if (is_virtual && find_pieces(&t, &whole, &list) == VT_OK) (void)check_cover(&t, &whole, &list);
-    for (int last = 0; last < 2 && opened && !is_virtual; last++) {
+    for (int last = 0; last < 2 && opened && t.part_count == 0; last++) {
         vt_tensor_box one = whole;
         for (int i = 0; i < t.shape.dimensions; i++) {
             one.shape.shape[i] = 1;
@@ -406,9 +341,7 @@ bool vt_tensor_visit(vt_tensor_file *file, const char *name)
     }
     vt_error_clear();
     close_tensor(&t);
-    free_pieces(&list);
     vt_hdf5_leave();
-    return is_tensor;
 }
 
 vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, float *values)

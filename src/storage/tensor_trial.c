@@ -24,66 +24,59 @@ static herr_t visit_attribute(hid_t root, const char *name, const H5A_info_t *in
     return 0;
 }
 
-/* What is in the group, and in the groups of it as deep as tensors lie; "" is the root. */
-static void visit_group(vt_tensor_file *file, const char *group, int depth)
+static herr_t take_path(hid_t root, const char *name, const H5L_info_t *info, void *paths)
 {
-    char **names = NULL;
-    int64_t count = 0;
-    if (vt_tensor_file_list(file, depth == 0 ? "/" : group, &names, &count) != VT_OK) vt_error_clear();
-    for (int64_t i = 0; i < count; i++) {
-        char *name = vt_text_format("%s%s%s", group, depth == 0 ? "" : "/", names[i]);
-        if (!vt_tensor_visit(file, name) && depth + 1 < VT_TENSOR_DEPTH) visit_group(file, name, depth + 1);
-        free(name);
-    }
-    vt_text_free_list(names, count);
+    (void)root, (void)info;
+    vt_names_add(paths, name);
+    return 0;
 }
 
-static void visit_file(const char *path, void *context)
+static void visit_file(const char *path)
 {
-    (void)context;
     vt_tensor_file *file = NULL;
+    vt_names paths = {0};
     if (vt_tensor_file_open(path, &file) != VT_OK) {
         vt_error_clear();
         return;
     }
     vt_hdf5_enter();
     H5Aiterate2(file->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, visit_attribute, file);
+    H5Lvisit_by_name(file->file, "/", H5_INDEX_NAME, H5_ITER_NATIVE, take_path, &paths, H5P_DEFAULT);
     vt_hdf5_leave();
-    visit_group(file, "", 0);
+    for (int64_t i = 0; i < paths.count; i++) vt_tensor_visit(file, paths.names[i]);
+    vt_names_close(&paths);
     vt_tensor_file_close(&file);
 }
 
-/* Calls visit for `path`, or for each tensor file of it if it is a directory. */
-static void for_each_file(const char *path, void (*visit)(const char *path, void *context), void *context)
+/* The tensor files of a directory, or `path` itself. */
+static vt_names files_of(const char *path)
 {
+    vt_names files = {0};
     DIR *opened = opendir(path);
-    if (opened == NULL) visit(path, context);
-    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
-        if (!vt_text_ends_with(entry->d_name, ".h5")) continue;
-        char *file = vt_text_format("%s/%s", path, entry->d_name);
-        visit(file, context);
-        free(file);
-    }
+    if (opened == NULL) vt_names_add(&files, path);
+    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;)
+        if (vt_text_ends_with(entry->d_name, ".h5"))
+            vt_names_take(&files, vt_text_format("%s/%s", path, entry->d_name));
     if (opened != NULL) closedir(opened);
-}
-
-static void add_bytes(const char *path, void *context)
-{
-    struct stat info;
-    if (stat(path, &info) == 0) *(int64_t *)context += info.st_size;
+    return files;
 }
 
 int64_t vt_tensor_files_bytes(const char *path)
 {
     int64_t bytes = 0;
-    for_each_file(path, add_bytes, &bytes);
+    struct stat info;
+    vt_names files = files_of(path);
+    for (int64_t i = 0; i < files.count; i++)
+        if (stat(files.names[i], &info) == 0) bytes += info.st_size;
+    vt_names_close(&files);
     return bytes;
 }
 
 static void try_out(const char *const *words, int64_t count)
 {
+    const vt_names files = files_of(words[0]);
     (void)count;
-    for_each_file(words[0], visit_file, NULL);
+    for (int64_t i = 0; i < files.count; i++) visit_file(files.names[i]);
 }
 
 vt_status vt_tensor_files_try(const char *path)

@@ -27,15 +27,19 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/whole.h"
 #include "storage/hdf5_access.h"
 
 enum { COMPUTING_SECONDS = 20, SECONDS = 300, OUT_OF_MEMORY = 99 };
 
+/* What is tried. */
 typedef struct {
-    int seconds;    /* of computing */
-    int64_t memory; /* bytes, beyond what the process has already */
-    bool prints;    /* and may take more than SECONDS, as a slow disk's */
-} limits;
+    int64_t seconds; /* of computing, at most */
+    int64_t memory;  /* bytes at most, beyond what the process has already */
+    vt_trial_work *work;
+    const char *const *words;
+    int64_t count;
+} request;
 
 static void set_limit(int resource, rlim_t soft, rlim_t hard)
 {
@@ -49,7 +53,7 @@ static void set_limit(int resource, rlim_t soft, rlim_t hard)
 
 /* In the copy: closes what is open, so that nothing of this process is touched, and undoes its handling of signals.
  * `kept`, if it isn't negative, becomes its standard input. */
-static void detach(bool prints, int kept)
+static void detach(int kept)
 {
     static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGALRM, SIGSYS, SIGTRAP};
     static const int for_the_run[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
@@ -64,8 +68,7 @@ static void detach(bool prints, int kept)
 #endif
     int nowhere = open("/dev/null", O_RDWR);
     if (kept >= 0) dup2(kept, STDIN_FILENO);
-    for (int i = kept >= 0 ? STDOUT_FILENO : STDIN_FILENO; i <= STDERR_FILENO && nowhere >= 0 && !prints; i++)
-        dup2(nowhere, i);
+    for (int i = kept >= 0 ? STDOUT_FILENO : STDIN_FILENO; i <= STDERR_FILENO && nowhere >= 0; i++) dup2(nowhere, i);
 #ifdef SYS_close_range
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
 #endif
@@ -78,22 +81,37 @@ static void end_here(void *context, const char *message)
     _exit(OUT_OF_MEMORY);
 }
 
-__attribute__((noreturn)) static void run_there(const limits *most, void (*work)(void *context), void *context)
+static herr_t end_without_memory(unsigned depth, const H5E_error2_t *error, void *context)
 {
-    const rlim_t space = (rlim_t)vt_memory_address_space();
-    detach(most->prints, -1);
+    (void)depth, (void)context;
+    if (error->maj_num == H5E_RESOURCE && error->min_num == H5E_NOSPACE) _exit(OUT_OF_MEMORY);
+    return 0;
+}
+
+/* Without the limit of memory here, HDF5 would go on where it now fails: it may then copy more bytes than there are. */
+static herr_t look_at_failure(hid_t errors, void *context)
+{
+    (void)context;
+    return H5Ewalk2(errors, H5E_WALK_UPWARD, end_without_memory, NULL);
+}
+
+__attribute__((noreturn)) static void run_there(const request *wanted)
+{
+    const rlim_t space = (rlim_t)vt_memory_address_space(), most = space + (rlim_t)wanted->memory;
+    detach(-1);
     set_limit(RLIMIT_CORE, 0, 0);
-    set_limit(RLIMIT_CPU, (rlim_t)most->seconds, (rlim_t)most->seconds + 1);
-    if (space > 0) set_limit(RLIMIT_AS, space + (rlim_t)most->memory, space + (rlim_t)most->memory);
-    if (!most->prints) alarm(SECONDS);
+    set_limit(RLIMIT_CPU, (rlim_t)wanted->seconds, (rlim_t)wanted->seconds + 1);
+    if (space > 0) set_limit(RLIMIT_AS, most, most);
+    alarm(SECONDS);
     vt_log_unlock();
     H5set_free_list_limits(0, 0, 0, 0, 0, 0);
 #ifdef M_PERTURB
     mallopt(M_PERTURB, 0xa5); /* memory that is used before it is set, or after it is freed, crashes it here already */
 #endif
     vt_hdf5_leave();
+    vt_hdf5_tell_failures(look_at_failure);
     vt_memory_last_words(end_here, NULL);
-    work(context);
+    wanted->work(wanted->words, wanted->count);
     _exit(0);
 }
 
@@ -125,14 +143,14 @@ typedef struct {
     int error, ended;
 } outcome;
 
-static outcome work_in_copy(const limits *most, void (*work)(void *context), void *context)
+static outcome work_in_copy(const request *wanted)
 {
     outcome result = {0};
     /* hold these locks, so that no other thread holds them in the copy */
     vt_hdf5_enter();
     vt_log_lock();
     pid_t child = fork();
-    if (child == 0) run_there(most, work, context);
+    if (child == 0) run_there(wanted);
     if (child < 0) result.error = errno;
     vt_log_unlock();
     vt_hdf5_leave();
@@ -151,14 +169,6 @@ static void warn_once(int error)
 
 /* ---- the helper ---- */
 
-/* What is tried. */
-typedef struct {
-    limits most;
-    vt_trial_work *work;
-    const char *const *words;
-    int64_t count;
-} request;
-
 /* Memory that the helper shares, at the same address: it is a copy of this process, in which functions are where they
  * are here, too. */
 enum { BOARD_BYTES = 16 << 20 };
@@ -176,12 +186,6 @@ static struct {
 } helper;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-static void try_words(void *context)
-{
-    const request *wanted = context;
-    wanted->work(wanted->words, wanted->count);
-}
-
 /* False: the other process has ended. */
 static bool await_byte(void)
 {
@@ -196,10 +200,10 @@ static bool await_byte(void)
 __attribute__((noreturn)) static void serve(const int ends[2])
 {
     close(ends[0]);
-    detach(false, ends[1]);
+    detach(ends[1]);
     helper.socket = STDIN_FILENO;
     while (await_byte()) {
-        helper.board->result = work_in_copy(&helper.board->wanted.most, try_words, &helper.board->wanted);
+        helper.board->result = work_in_copy(&helper.board->wanted);
         (void)send(helper.socket, "", 1, MSG_NOSIGNAL);
     }
     _exit(0);
@@ -250,64 +254,13 @@ static outcome ask_helper(const request *wanted)
     return result;
 }
 
-static int64_t seconds_of(int64_t bytes)
-{
-    return COMPUTING_SECONDS + bytes / 500000;
-}
-
 vt_status vt_trial(const char *path, int64_t bytes, vt_trial_work *work, const char *const *words, int64_t count)
 {
-    const int64_t seconds = seconds_of(bytes);
-    request wanted = {.work = work, .words = words, .count = count};
-    wanted.most =
-        (limits){seconds < SECONDS ? (int)seconds : SECONDS, (bytes > 0 ? INT64_C(2) : INT64_C(8)) << 30, false};
+    const int64_t seconds = vt_smaller(COMPUTING_SECONDS + bytes / 500000, SECONDS), gigabytes = bytes > 0 ? 2 : 8;
+    const request wanted = {seconds, gigabytes << 30, work, words, count};
     outcome result = {.error = helper.refused};
-    if (helper.refused == 0)
-        result = helper.board != NULL ? ask_helper(&wanted) : work_in_copy(&wanted.most, try_words, &wanted);
-    if (result.error == STARTED) return judge(path, wanted.most.seconds, result.ended);
+    if (helper.refused == 0) result = helper.board != NULL ? ask_helper(&wanted) : work_in_copy(&wanted);
+    if (result.error == STARTED) return judge(path, (int)seconds, result.ended);
     warn_once(result.error);
     return VT_OK;
-}
-
-/* ---- work that is done there for good ---- */
-
-/* In memory that both processes share, with the context behind it. */
-typedef struct {
-    vt_status (*work)(void *context);
-    vt_status status;
-    char error[4096];
-    _Alignas(max_align_t) unsigned char context[];
-} errand;
-
-static void run_errand(void *context)
-{
-    errand *e = context;
-    e->status = e->work(e->context);
-    if (e->status != VT_OK) snprintf(e->error, sizeof e->error, "%s", vt_error_text());
-    fflush(stdout);
-}
-
-vt_status vt_trial_instead(const char *path, int64_t bytes, vt_status (*work)(void *context), void *context,
-                           size_t size)
-{
-    vt_status status = VT_OK;
-    const int64_t seconds = seconds_of(bytes);
-    const limits most = {seconds < INT32_MAX ? (int)seconds : INT32_MAX, (INT64_C(2) << 30) + 2 * bytes, true};
-    errand *shared = mmap(NULL, sizeof *shared + size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return work(context);
-    shared->work = work;
-    memcpy(shared->context, context, size);
-    fflush(stdout);
-    const outcome result = work_in_copy(&most, run_errand, shared);
-    if (result.error != STARTED) {
-        warn_once(result.error);
-        status = work(context);
-        goto done;
-    }
-    VT_TRY(judge(path, most.seconds, result.ended));
-    memcpy(context, shared->context, size);
-    VT_CHECK(shared->status == VT_OK, "%s", shared->error);
-done:
-    munmap(shared, sizeof *shared + size);
-    return status;
 }

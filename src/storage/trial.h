@@ -24,11 +24,4 @@ vt_status vt_trial(const char *path, int64_t bytes, vt_trial_work *work, const c
  * initialise MPI, which forbids copies of its processes: before that, and before there are other threads. */
 void vt_trial_start_helper(void);
 
-/* Does work(context) in a copy of this process for good, without the helper: it prints as this one does, and the `size`
- * bytes at context, and the error that it notes, come back. The limits are those for many objects, but computing may go
- * on for as long as `bytes` allow, and memory for 2 GB and twice `bytes`. Where no process can be started, this one
- * does it. */
-vt_status vt_trial_instead(const char *path, int64_t bytes, vt_status (*work)(void *context), void *context,
-                           size_t size);
-
 #endif

@@ -105,46 +105,15 @@ double vt_unpack_number(const vt_packing *packing, double stored)
  * infinities and NaN included. */
 #define BEYOND_LARGEST (0x80000000u - 0x7149f2cbu)
 
-/* Integers, as they need no order of additions; eight vectors at once, as each is a chain. Of BYTES each, for
- * processors with what TARGET says: with the widest the values come out of the second cache as fast as it gives them.
- */
-#define DEFINE_ALL_FINITE(NAME, TARGET, BYTES)                                                                         \
-    TARGET static bool NAME(const float *values, int64_t count)                                                        \
-    {                                                                                                                  \
-        typedef uint32_t vector __attribute__((vector_size(BYTES)));                                                   \
-        enum { CHAINS = 8, LANES = (BYTES) / 4, STEP = CHAINS * LANES };                                               \
-        vector found[CHAINS] = {0};                                                                                    \
-        int64_t i = 0;                                                                                                 \
-        for (; i + STEP <= count; i += STEP)                                                                           \
-            _Pragma("GCC unroll 8") /* else the chains live in memory */                                               \
-                for (int c = 0; c < CHAINS; c++)                                                                       \
-            {                                                                                                          \
-                vector bits;                                                                                           \
-                memcpy(&bits, values + i + LANES * c, sizeof bits);                                                    \
-                found[c] |= (bits & 0x7fffffffu) + BEYOND_LARGEST;                                                     \
-            }                                                                                                          \
-        uint32_t any = 0;                                                                                              \
-        for (int c = 0; c < CHAINS; c++)                                                                               \
-            for (int lane = 0; lane < LANES; lane++) any |= found[c][lane];                                            \
-        for (; i < count; i++) {                                                                                       \
-            uint32_t bits;                                                                                             \
-            memcpy(&bits, values + i, sizeof bits);                                                                    \
-            any |= (bits & 0x7fffffffu) + BEYOND_LARGEST;                                                              \
-        }                                                                                                              \
-        return (any & 0x80000000u) == 0;                                                                               \
-    }
-
-DEFINE_ALL_FINITE(all_finite_16, , 16)
-#if defined(__x86_64__)
-DEFINE_ALL_FINITE(all_finite_32, __attribute__((target("avx2"))), 32)
-DEFINE_ALL_FINITE(all_finite_64, __attribute__((target("avx512f,avx512bw"))), 64)
-#endif
-
+/* Of integers, as they need no order of additions: compilers make it as fast as memory. */
 bool vt_all_finite(const float *values, int64_t count)
 {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512bw")) return all_finite_64(values, count);
-    if (__builtin_cpu_supports("avx2")) return all_finite_32(values, count);
-#endif
-    return all_finite_16(values, count);
+    uint32_t found = 0;
+#pragma omp simd reduction(| : found)
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        found |= (bits & 0x7fffffffu) + BEYOND_LARGEST;
+    }
+    return (found & 0x80000000u) == 0;
 }

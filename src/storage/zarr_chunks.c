@@ -72,7 +72,7 @@ static vt_status read_index(const vt_zarr_array *own, const chunk_file *shard, i
     vt_status status = VT_OK;
     const char *path = own->array.store->path, *name = shard->name;
     const size_t plain = (size_t)chunks * 16, bytes = plain + 4 * (size_t)own->index_codecs.count;
-    unsigned char *stored = malloc(bytes), *decoded = NULL;
+    unsigned char *stored = malloc(bytes);
     uint64_t *places = malloc(plain); /* as in the shard: little endian */
     vt_decoder decoder = {0};
     VT_CHECK(stored != NULL && places != NULL, "%s/%s: out of memory for the index of %lld chunks", path, name,
@@ -81,7 +81,7 @@ static vt_status read_index(const vt_zarr_array *own, const chunk_file *shard, i
              "%s/%s: the shard has %lld bytes, fewer than its index needs (was it cut short?)", path, name,
              (long long)shard->bytes);
     VT_TRY(read_bytes(own, shard, own->index_first ? 0 : shard->bytes - (int64_t)bytes, bytes, stored));
-    if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, places, &decoded) != VT_OK) {
+    if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, (unsigned char *)places) != VT_OK) {
         status = vt_error_context("%s/%s: the index of the shard is damaged", path, name);
         goto done;
     }
@@ -157,13 +157,13 @@ done:
 /* ---- chunks ---- */
 
 vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
-                             void *place, unsigned char **decoded)
+                             unsigned char *to)
 {
     vt_status status = VT_OK;
     vt_zarr_array *own = (vt_zarr_array *)array; /* the lock guards what changes in it */
     int64_t at[VT_ARRAY_RANK] = {0}, offset = -1, size = 0;
     chunk_file file = {.descriptor = -1};
-    unsigned char *stored = place;
+    unsigned char *stored = to;
     for (int i = 0; i < array->rank; i++) at[own->stored_as[i]] = first[i] / own->chunk[own->stored_as[i]];
     if (own->is_sharded) {
         VT_TRY(find_in_shard(own, at, &file, &offset, &size));
@@ -172,17 +172,14 @@ vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_dec
         offset = file.descriptor < 0 ? -1 : 0;
         size = file.bytes;
     }
-    const bool as_is =
-        offset < 0 || (array->pipeline.count == 0 && size == (int64_t)bytes); /* can be read into its place */
-    if (!as_is || place == NULL)
-        VT_TRY(vt_decoder_reserve(&decoder->stored, offset < 0 ? bytes : (size_t)size + 1, &stored));
-    *decoded = stored;
     if (offset < 0) {
-        vt_array_fill(array, bytes, stored);
+        vt_array_fill(array, bytes, to);
         goto done;
     }
+    const bool as_is = array->pipeline.count == 0 && size == (int64_t)bytes; /* can be read into its place */
+    if (!as_is) VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)size + 1, &stored));
     VT_TRY(read_bytes(own, &file, offset, (size_t)size, stored));
-    if (!as_is && vt_decode(decoder, &array->pipeline, 0, stored, (size_t)size, bytes, place, decoded) != VT_OK)
+    if (vt_decode(decoder, &array->pipeline, 0, stored, (size_t)size, bytes, to) != VT_OK)
         status = own->is_sharded ? vt_error_context("%s/%s: the chunk at byte %lld is damaged", array->store->path,
                                                     file.name, (long long)offset)
                                  : vt_error_context("%s/%s: the chunk is damaged", array->store->path, file.name);
@@ -267,14 +264,11 @@ int64_t vt_zarr_chunks_written(const vt_array *array)
     vt_zarr_array *own = (vt_zarr_array *)array;
     int64_t place[VT_ARRAY_RANK] = {0};
     char directory[VT_ZARR_KEY];
-    if (own->chunks_written > 0) return own->chunks_written - 1;
     if (array->rank == 0) return -1;
     snprintf(directory, sizeof directory, "%s%s", own->node->name,
              own->has_prefix && own->separator == '/' ? "/c" : "");
     const int descriptor = openat(array->store->descriptor, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int64_t count = count_in_directory(own, descriptor, 0, place);
-    own->chunks_written = count + 1;
-    return count;
+    return count_in_directory(own, descriptor, 0, place);
 }
 
 /* ---- boxes ---- */
@@ -321,9 +315,10 @@ vt_status vt_zarr_read(const vt_array *array, const int64_t *start, const int64_
         bytes *= (size_t)array->chunk[i];
         first[i] = start[i] / array->chunk[i] * array->chunk[i];
     }
+    unsigned char *chunk = NULL;
+    VT_TRY(vt_decoder_reserve(&decoder.box, bytes, &chunk));
     for (int d = 0; d >= 0;) {
-        unsigned char *chunk = NULL;
-        VT_TRY(vt_zarr_load_chunk(array, first, &decoder, bytes, NULL, &chunk));
+        VT_TRY(vt_zarr_load_chunk(array, first, &decoder, bytes, chunk));
         copy_part(array, chunk, first, start, count, as_doubles, values);
         for (d = array->rank - 1; d >= 0; d--) {
             if ((first[d] += array->chunk[d]) < start[d] + count[d]) break;

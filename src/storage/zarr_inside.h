@@ -16,7 +16,7 @@ typedef struct {
     char *name;         /* from the root on: "forecast/t2m" */
     json_t *metadata;   /* of an array: .zarray or zarr.json */
     json_t *attributes; /* NULL: none */
-    /* Somebody found it by name: when its directory had changed last, and `c` in it, where version 3 has its chunks.
+    /* It is to be read: when its directory had changed last, and `c` in it, where version 3 has its chunks.
      * Chunks that are removed, or replaced as zarr does it, change one of them, if they lie right in it. */
     bool is_used;
     int64_t changed[2];
@@ -41,7 +41,7 @@ typedef struct {
 
 typedef struct {
     vt_array array;
-    const vt_zarr_node *node;
+    vt_zarr_node *node;
     int stored_as[VT_ARRAY_RANK]; /* dimension i of the array is dimension stored_as[i] of the store */
     /* in the store's order of dimensions: */
     int64_t extent[VT_ARRAY_RANK], chunk[VT_ARRAY_RANK], stride[VT_ARRAY_RANK];
@@ -54,8 +54,7 @@ typedef struct {
     vt_pipeline index_codecs; /* of a shard's index; those of chunks are array.pipeline */
     vt_shard_index *shards;   /* [shard_count], made when the first is needed */
     int64_t shard_count;
-    int64_t chunks_written; /* their number + 1; 0: not counted yet */
-    pthread_mutex_t lock;   /* guards `shards` */
+    pthread_mutex_t lock; /* guards `shards` */
 } vt_zarr_array;
 
 /* Reads what is in the store: from consolidated metadata, or from the files of each array. */
@@ -95,7 +94,7 @@ bool vt_zarr_number(const json_t *json, const vt_array *array, double *value);
 
 /* See vt_store_kind. */
 vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
-                             void *place, unsigned char **decoded);
+                             unsigned char *to);
 int64_t vt_zarr_chunks_written(const vt_array *array);
 vt_status vt_zarr_read(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles,
                        void *values);

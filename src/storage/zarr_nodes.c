@@ -38,12 +38,13 @@ static void quote_numbers(const char *text, size_t length, char *result)
     *result = '\0';
 }
 
-/* *json NULL: there is no such file. */
-static vt_status load(const char *directory, const char *name, json_t **json)
+/* The file `name` of an array or a group ("" is the root). *json NULL: there is no such file. */
+static vt_status load(const vt_zarr_store *store, const char *group, const char *name, json_t **json)
 {
     vt_status status = VT_OK;
     json_error_t error;
-    char *text = NULL, *quoted = NULL, *path = vt_text_format("%s/%s", directory, name);
+    char *text = NULL, *quoted = NULL;
+    char *path = vt_text_format("%s/%s%s%s", store->store.path, group, group[0] != '\0' ? "/" : "", name);
     int64_t size = 0;
     *json = NULL;
     if (access(path, F_OK) != 0 && errno == ENOENT) goto done;
@@ -59,19 +60,6 @@ done:
     free(text);
     free(quoted);
     free(path);
-    return status;
-}
-
-static vt_status add_node(vt_zarr_store *store, const char *name, json_t *metadata, json_t *attributes)
-{
-    vt_status status = VT_OK;
-    VT_CHECK(name[0] != '/' && strstr(name, "..") == NULL && strlen(name) < VT_ZARR_KEY / 2,
-             "%s: its metadata name the array '%s', which would lie elsewhere", store->store.path, name);
-    VT_CHECK(store->node_count < MOST_NODES, "%s holds more than %d arrays", store->store.path, MOST_NODES);
-    store->nodes = vt_grow(store->nodes, (size_t)store->node_count, sizeof *store->nodes, "the arrays of a Zarr store");
-    store->nodes[store->node_count++] = (vt_zarr_node){
-        .name = vt_text_copy(name), .metadata = json_incref(metadata), .attributes = json_incref(attributes)};
-done:
     return status;
 }
 
@@ -99,19 +87,17 @@ done:
 static vt_status load_own(const vt_zarr_store *store, const char *name, json_t **metadata, json_t **attributes)
 {
     vt_status status = VT_OK;
-    char *directory = vt_text_format("%s/%s", store->store.path, name);
-    VT_TRY(load(directory, store->version == 2 ? ".zarray" : "zarr.json", metadata));
+    VT_TRY(load(store, name, store->version == 2 ? ".zarray" : "zarr.json", metadata));
     if (*metadata == NULL || !is_array(*metadata)) goto done;
     if (store->version == 2)
-        VT_TRY(load(directory, ".zattrs", attributes));
+        VT_TRY(load(store, name, ".zattrs", attributes));
     else
         *attributes = json_incref(json_object_get(*metadata, "attributes"));
 done:
-    free(directory);
     return status;
 }
 
-/* ---- consolidated metadata ---- */
+/* ---- arrays ---- */
 
 static char *shape_text(const json_t *metadata)
 {
@@ -119,47 +105,61 @@ static char *shape_text(const json_t *metadata)
     return text != NULL ? text : vt_text_copy("no shape");
 }
 
+static bool attributes_differ(const json_t *one, const json_t *other)
+{
+    return !json_equal(one, other) && json_object_size(one) + json_object_size(other) > 0;
+}
+
 /* Notes the first array of which the consolidated metadata say something else than its own. */
 static void note_difference(vt_zarr_store *store, const char *name, const json_t *all, const json_t *own)
 {
     if (store->store.oddity != NULL) return;
     char *before = shape_text(all), *now = shape_text(own);
-    const bool alike = strcmp(before, now) == 0;
-    store->store.oddity =
-        vt_text_format("%s/%s says something else of '%s' than its own metadata%s%s%s%s%s: they were changed "
-                       "later, and are used "
-                       "(zarr.consolidate_metadata makes it anew)",
-                       store->store.path, store->metadata_name, name, alike ? "" : " (the shape ", alike ? "" : before,
-                       alike ? "" : ", they ", alike ? "" : now, alike ? "" : ")");
+    char *shapes =
+        strcmp(before, now) == 0 ? vt_text_copy("") : vt_text_format(" (the shape %s, they %s)", before, now);
+    store->store.oddity = vt_text_format("%s/%s says something else of '%s' than its own metadata%s: they were changed "
+                                         "later, and are used (zarr.consolidate_metadata makes it anew)",
+                                         store->store.path, store->metadata_name, name, shapes);
     free(before);
     free(now);
+    free(shapes);
 }
 
-/* Adds an array of the consolidated metadata. If the array's own metadata differ from these, they are used. */
-static vt_status add_consolidated(vt_zarr_store *store, const char *name, json_t *all, json_t *attributes)
+static vt_status walk(vt_zarr_store *store, const char *group, int depth);
+
+/* An array, or a group in which there may be some. Directories that are neither hold no metadata below them. `all` and
+ * `all_attributes` are what consolidated metadata say of an array (NULL: nothing), which holds where it has none. */
+static vt_status look_into(vt_zarr_store *store, const char *name, int depth, json_t *all, json_t *all_attributes)
 {
     vt_status status = VT_OK;
-    json_t *own = NULL, *own_attributes = NULL;
-    VT_TRY(add_node(store, name, all, attributes));
-    VT_TRY(load_own(store, name, &own, &own_attributes));
-    const bool is_there = own != NULL && is_array(own);
-    const bool none = json_object_size(attributes) == 0 && json_object_size(own_attributes) == 0;
-    if (is_there && (!json_equal(own, all) || (!none && !json_equal(attributes, own_attributes))))
-        note_difference(store, name, all, own);
-    if (is_there) {
-        vt_zarr_node *node = &store->nodes[store->node_count - 1];
-        json_decref(node->metadata);
-        json_decref(node->attributes);
-        node->metadata = json_incref(own);
-        node->attributes = json_incref(own_attributes);
+    json_t *metadata = NULL, *attributes = NULL, *group = NULL;
+    VT_CHECK(name[0] != '/' && strstr(name, "..") == NULL && strlen(name) < VT_ZARR_KEY / 2,
+             "%s: its metadata name the array '%s', which would lie elsewhere", store->store.path, name);
+    VT_TRY(load_own(store, name, &metadata, &attributes));
+    const bool has_own = metadata != NULL && is_array(metadata);
+    if (has_own && all != NULL && (!json_equal(metadata, all) || attributes_differ(attributes, all_attributes)))
+        note_difference(store, name, all, metadata);
+    if (has_own || all != NULL) {
+        VT_CHECK(store->node_count < MOST_NODES, "%s holds more than %d arrays", store->store.path, MOST_NODES);
+        store->nodes =
+            vt_grow(store->nodes, (size_t)store->node_count, sizeof *store->nodes, "the arrays of a Zarr store");
+        store->nodes[store->node_count++] =
+            (vt_zarr_node){.name = vt_text_copy(name),
+                           .metadata = json_incref(has_own ? metadata : all),
+                           .attributes = json_incref(has_own ? attributes : all_attributes)};
+    } else {
+        if (metadata == NULL && store->version == 2) VT_TRY(load(store, name, ".zgroup", &group));
+        if (metadata != NULL || group != NULL) VT_TRY(walk(store, name, depth + 1));
     }
 done:
-    json_decref(own);
-    json_decref(own_attributes);
+    json_decref(metadata);
+    json_decref(attributes);
+    json_decref(group);
     return status;
 }
 
-/* {"t2m/.zarray": …, "t2m/.zattrs": …}; of version 3 {"t2m": {"node_type": "array", "attributes": …}} */
+/* Consolidated metadata: {"t2m/.zarray": …, "t2m/.zattrs": …}; of version 3 {"t2m": {"node_type": "array",
+ * "attributes": …}} */
 static vt_status take_consolidated(vt_zarr_store *store, json_t *all)
 {
     vt_status status = VT_OK;
@@ -170,9 +170,9 @@ static vt_status take_consolidated(vt_zarr_store *store, json_t *all)
         if (!vt_text_ends_with(key, end) || !is_array(value)) continue;
         char *name = vt_text_format("%.*s", (int)(strlen(key) - strlen(end)), key);
         char *attributes = vt_text_format("%s/.zattrs", name);
-        status = add_consolidated(store, name, value,
-                                  store->version == 2 ? json_object_get(all, attributes)
-                                                      : json_object_get(value, "attributes"));
+        status =
+            look_into(store, name, 0, value,
+                      store->version == 2 ? json_object_get(all, attributes) : json_object_get(value, "attributes"));
         free(attributes);
         free(name);
         if (status != VT_OK) break;
@@ -180,38 +180,7 @@ static vt_status take_consolidated(vt_zarr_store *store, json_t *all)
     return status;
 }
 
-/* ---- metadata beside each array ---- */
-
-static vt_status walk(vt_zarr_store *store, const char *group, int depth);
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const vt_zarr_node *)a)->name, ((const vt_zarr_node *)b)->name);
-}
-
-/* An array, or a group in which there may be some. Directories that are neither hold no metadata below them. */
-static vt_status look_into(vt_zarr_store *store, const char *name, int depth)
-{
-    vt_status status = VT_OK;
-    json_t *metadata = NULL, *attributes = NULL;
-    char *directory = vt_text_format("%s/%s", store->store.path, name);
-    VT_TRY(load_own(store, name, &metadata, &attributes));
-    if (metadata != NULL && is_array(metadata)) {
-        VT_TRY(add_node(store, name, metadata, attributes));
-    } else {
-        json_t *group = NULL;
-        if (metadata == NULL && store->version == 2) VT_TRY(load(directory, ".zgroup", &group));
-        const bool is_group = metadata != NULL || group != NULL;
-        json_decref(group);
-        if (is_group) VT_TRY(walk(store, name, depth + 1));
-    }
-done:
-    json_decref(metadata);
-    json_decref(attributes);
-    free(directory);
-    return status;
-}
-
+/* Metadata beside each array. */
 static vt_status walk(vt_zarr_store *store, const char *group, int depth)
 {
     vt_status status = VT_OK;
@@ -223,7 +192,7 @@ static vt_status walk(vt_zarr_store *store, const char *group, int depth)
     for (struct dirent *entry; (entry = readdir(opened)) != NULL; errno = 0) {
         if (entry->d_name[0] == '.' || entry->d_type == DT_REG) continue;
         char *name = vt_text_format("%s%s%s", group, group[0] != '\0' ? "/" : "", entry->d_name);
-        status = look_into(store, name, depth);
+        status = look_into(store, name, depth, NULL, NULL);
         free(name);
         if (status != VT_OK) goto done;
     }
@@ -236,6 +205,11 @@ done:
 
 /* ---- the root ---- */
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const vt_zarr_node *)a)->name, ((const vt_zarr_node *)b)->name);
+}
+
 /* Which file says what the store is, and of which version. */
 static vt_status find_root(vt_zarr_store *store, json_t **root)
 {
@@ -247,7 +221,7 @@ static vt_status find_root(vt_zarr_store *store, json_t **root)
     const char *path = store->store.path;
     struct stat info;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && *root == NULL; i++) {
-        VT_TRY(load(path, files[i].name, root));
+        VT_TRY(load(store, "", files[i].name, root));
         if (*root == NULL) continue;
         store->version = files[i].version;
         store->metadata_name = vt_text_copy(files[i].name);
@@ -283,13 +257,12 @@ vt_status vt_zarr_read_nodes(vt_zarr_store *store)
     if (store->version == 3)
         store->attributes = json_incref(json_object_get(root, "attributes"));
     else
-        VT_TRY(load(store->store.path, ".zattrs", &store->attributes));
+        VT_TRY(load(store, "", ".zattrs", &store->attributes));
     if (store->version == 2 && json_is_object(all)) {
         json_t *attributes = json_object_get(all, ".zattrs");
         if (store->attributes == NULL)
             store->attributes = json_incref(attributes);
-        else if (!json_equal(store->attributes, attributes) &&
-                 json_object_size(store->attributes) + json_object_size(attributes) > 0)
+        else if (attributes_differ(store->attributes, attributes))
             note_difference(store, "/", attributes, store->attributes);
     }
     if (json_is_object(all))

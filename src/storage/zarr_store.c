@@ -116,8 +116,12 @@ static void close_array(vt_array *array)
     free(own);
 }
 
-static vt_status make_array(const vt_store *store, const vt_zarr_node *node, const char *name, vt_array **array)
+static vt_status find_array(const vt_store *store, const char *name, vt_array **array)
 {
+    vt_status status = VT_OK;
+    vt_zarr_node *node = find_node(store, name);
+    *array = NULL;
+    VT_CHECK(node != NULL, "%s has no array '%s'", store->path, name);
     vt_zarr_array *own = vt_allocate(1, sizeof *own, "an array of a Zarr store");
     own->array = (vt_array){.store = store, .name = vt_text_copy(name)};
     own->node = node;
@@ -125,38 +129,19 @@ static vt_status make_array(const vt_store *store, const vt_zarr_node *node, con
     *array = &own->array;
     if (vt_zarr_take_form(own, ((const vt_zarr_store *)store)->version) == VT_OK) return VT_OK;
     vt_array_close(array);
-    return vt_error_context("%s: '%s'", store->path, node->name);
-}
-
-static vt_status find_array(const vt_store *store, const char *name, vt_array **array)
-{
-    vt_status status = VT_OK;
-    vt_zarr_node *node = find_node(store, name);
-    *array = NULL;
-    VT_CHECK(node != NULL, "%s has no array '%s'", store->path, name);
-    for (int i = 0; i < 2 && !node->is_used; i++) node->changed[i] = time_of(store, node, i);
-    node->is_used = true;
-    VT_TRY(make_array(store, node, name, array));
+    status = vt_error_context("%s: '%s'", store->path, node->name);
 done:
     return status;
 }
 
-static void visit(const vt_store *store, const char *group, bool deeper,
-                  bool (*note)(const vt_array *array, void *context), void *context)
+static void list(const vt_store *store, const char *group, bool deeper, vt_names *names)
 {
     const vt_zarr_store *own = (const vt_zarr_store *)store;
     const size_t length = strlen(group), before = length > 0 ? length + 1 : 0;
-    bool goes_on = true;
-    for (int64_t i = 0; i < own->node_count && goes_on; i++) {
+    for (int64_t i = 0; i < own->node_count; i++) {
         const char *name = own->nodes[i].name;
-        vt_array *array = NULL;
         if (length > 0 && (strncmp(name, group, length) != 0 || name[length] != '/')) continue;
-        if (!deeper && strchr(name + before, '/') != NULL) continue;
-        if (make_array(store, &own->nodes[i], name + before, &array) == VT_OK)
-            goes_on = note(array, context);
-        else
-            vt_error_clear(); /* finding it by name says why */
-        vt_array_close(&array);
+        if (deeper || strchr(name + before, '/') == NULL) vt_names_add(names, name + before);
     }
 }
 
@@ -173,6 +158,9 @@ static vt_status lay_out(vt_array *array)
 {
     vt_status status = VT_OK;
     vt_zarr_array *own = (vt_zarr_array *)array;
+    vt_zarr_node *node = own->node;
+    for (int i = 0; i < 2 && !node->is_used; i++) node->changed[i] = time_of(array->store, node, i);
+    node->is_used = true;
     free(array->storage);
     array->storage = NULL;
     own->shard_count = 1;
@@ -218,27 +206,21 @@ static int attribute_numbers(const vt_array *array, const char *name, int most, 
     return count > 0 ? count : -1;
 }
 
-static vt_status attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count)
+static bool attribute_texts(const vt_array *array, const char *name, vt_names *texts)
 {
     const vt_zarr_array *own = (const vt_zarr_array *)array;
-    const json_t *value = vt_zarr_attribute(own, name);
+    const json_t *value = vt_zarr_attribute(own, name), *one;
     if (own->has_cells && array->rank == 4 && strcmp(name, "channels") == 0)
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, "variables");
     if (strcmp(name, "missing_dates") == 0) /* of all its arrays */
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, name);
-    vt_names list = {0};
-    bool are_texts = true;
-    const json_t *one;
-    for (size_t i = 0; are_texts && (one = value_of(value, i)) != NULL; i++) {
-        are_texts = json_is_string(one);
-        if (are_texts) vt_names_add(&list, json_string_value(one));
+    for (size_t i = 0; (one = value_of(value, i)) != NULL; i++) {
+        if (!json_is_string(one)) return false;
+        vt_names_add(texts, json_string_value(one));
     }
     if ((value == NULL || json_is_null(value)) && own->dates != NULL && strcmp(name, "units") == 0)
-        vt_names_add(&list, own->dates);
-    if (!are_texts) vt_names_close(&list);
-    *texts = list.names;
-    *count = are_texts ? list.count : -1;
-    return VT_OK;
+        vt_names_add(texts, own->dates);
+    return true;
 }
 
 static bool fill_value(const vt_array *array, double *value)
@@ -274,7 +256,7 @@ const vt_store_kind vt_store_zarr = {.name = "zarr",
                                      .close = close_store,
                                      .check_unchanged = check_unchanged,
                                      .has_array = has_array,
-                                     .visit = visit,
+                                     .list = list,
                                      .find_array = find_array,
                                      .close_array = close_array,
                                      .reorder = reorder,

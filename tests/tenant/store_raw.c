@@ -87,13 +87,10 @@ done:
     return status;
 }
 
-static void visit(const vt_store *store, const char *group, bool deeper,
-                  bool (*note)(const vt_array *array, void *context), void *context)
+static void list(const vt_store *store, const char *group, bool deeper, vt_names *names)
 {
-    vt_array *array = NULL;
-    (void)group, (void)deeper;
-    if (find_array(store, "fields", &array) == VT_OK) note(array, context);
-    vt_array_close(&array);
+    (void)store, (void)group, (void)deeper;
+    vt_names_add(names, "fields");
 }
 
 static vt_status lay_out(vt_array *array)
@@ -128,12 +125,10 @@ static int attribute_numbers(const vt_array *array, const char *name, int most, 
     return 0;
 }
 
-static vt_status attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count)
+static bool attribute_texts(const vt_array *array, const char *name, vt_names *texts)
 {
-    (void)array, (void)name;
-    *texts = NULL;
-    *count = 0;
-    return VT_OK;
+    (void)array, (void)name, (void)texts;
+    return true;
 }
 
 static bool fill_value(const vt_array *array, double *value)
@@ -159,7 +154,7 @@ const vt_store_kind vt_store_raw = {.name = "raw",
                                     .open = open_store,
                                     .close = close_store,
                                     .has_array = has_array,
-                                    .visit = visit,
+                                    .list = list,
                                     .find_array = find_array,
                                     .close_array = close_array,
                                     .lay_out = lay_out,

@@ -403,9 +403,9 @@ TEST(sources_lead_nowhere_else)
     file = open_file(path);
     EXPECT_ERROR(vt_tensor_file_read(file, "linked", &shape, values), "holds no dataset /linked");
     EXPECT_ERROR(vt_tensor_file_read(file, "external", &shape, values), "dataset /external lies in another file");
-    char **names = NULL;
-    int64_t count = 0;
-    EXPECT_ERROR(vt_tensor_file_list(file, "group", &names, &count), "has no group 'group'");
+    vt_names names = {0};
+    EXPECT_ERROR(vt_tensor_file_list(file, "group", &names), "has no group 'group'");
+    vt_names_close(&names);
     vt_tensor_file_close(&file);
 }
 
@@ -476,11 +476,10 @@ TEST(more_names_than_any_checkpoint_has)
     H5Gclose(group);
     H5Fclose(file);
     H5Pclose(access);
-    char **names = NULL;
-    int64_t count = 0;
+    vt_names names = {0};
     vt_tensor_file *opened = open_file(path);
-    EXPECT_ERROR(vt_tensor_file_list(opened, "group", &names, &count),
+    EXPECT_ERROR(vt_tensor_file_list(opened, "group", &names),
                  "the group 'group' holds more than 131072 names, which no checkpoint does");
-    vt_text_free_list(names, count);
+    vt_names_close(&names);
     vt_tensor_file_close(&opened);
 }

@@ -89,27 +89,21 @@ static bool describe(vt_coordinates *c, const vt_array *array, vt_candidate *fou
     return true;
 }
 
-typedef struct {
-    vt_coordinates *coordinates;
-    const char *group; /* "sub/" or "" */
-    bool is_near;
-} listing;
-
-static bool note_candidate(const vt_array *array, void *context)
+static void add_candidate(vt_coordinates *c, const char *prefix, const char *name, bool is_near)
 {
-    const listing *in = context;
-    vt_coordinates *c = in->coordinates;
-    if (c->count == MOST_CANDIDATES) return false;
-    c->candidates =
-        vt_reallocate(c->candidates, (size_t)c->count + 1, sizeof *c->candidates, "the coordinates of a file");
-    vt_candidate *found = &c->candidates[c->count];
-    *found = (vt_candidate){.path = vt_text_format("%s%s", in->group, array->name), .is_near = in->is_near};
-    found->name = found->path + strlen(in->group);
-    if (strcmp(found->path, c->source->name) != 0 && describe(c, array, found))
-        c->count++;
-    else
-        free(found->path);
-    return true;
+    vt_array *array = NULL;
+    vt_candidate found = {.path = vt_text_format("%s%s", prefix, name), .is_near = is_near};
+    found.name = found.path + strlen(prefix);
+    const bool is_other = strcmp(found.path, c->source->name) != 0;
+    if (is_other && vt_array_find(c->source->store, found.path, &array) != VT_OK) vt_error_clear();
+    if (array != NULL && c->count < MOST_CANDIDATES && describe(c, array, &found)) {
+        c->candidates =
+            vt_reallocate(c->candidates, (size_t)c->count + 1, sizeof *c->candidates, "the coordinates of a file");
+        c->candidates[c->count++] = found;
+    } else {
+        free(found.path);
+    }
+    vt_array_close(&array);
 }
 
 /* The variable's own group, and those around it. */
@@ -121,9 +115,10 @@ static void list_candidates(vt_coordinates *c)
         char *slash = strrchr(group, '/');
         group[slash != NULL ? slash - group : 0] = '\0';
         char *prefix = vt_text_format("%s%s", group, group[0] != '\0' ? "/" : "");
-        listing in = {c, prefix, is_near};
-        const vt_store *store = c->source->store;
-        store->kind->visit(store, group, false, note_candidate, &in);
+        vt_names names = {0};
+        c->source->store->kind->list(c->source->store, group, false, &names);
+        for (int64_t i = 0; i < names.count; i++) add_candidate(c, prefix, names.names[i], is_near);
+        vt_names_close(&names);
         free(prefix);
         is_near = false;
     } while (group[0] != '\0');

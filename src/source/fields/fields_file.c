@@ -49,15 +49,16 @@ static vt_status open_texts(const vt_fields_file *file, const char *name, char *
     vt_status status = VT_OK;
     const vt_array *array = file->sources[0].array;
     const int64_t channels = file->about->channels;
-    char **found = NULL;
+    vt_names found = {0};
     *texts = NULL;
-    VT_TRY(array->store->kind->attribute_texts(array, name, &found, count));
-    VT_CHECK(*count >= 0, "%s: the attribute '%s' of 'fields' must hold strings, one a channel", file->path, name);
+    VT_CHECK(array->store->kind->attribute_texts(array, name, &found),
+             "%s: the attribute '%s' of 'fields' must hold strings, one a channel", file->path, name);
+    *count = found.count;
     if (*count == 0) goto done;
     *texts = vt_allocate((size_t)channels, sizeof **texts, "the channels of a file");
-    for (int64_t c = 0; c < channels; c++) (*texts)[c] = vt_text_clean(c < *count ? found[c] : "");
+    for (int64_t c = 0; c < channels; c++) (*texts)[c] = vt_text_clean(c < *count ? found.names[c] : "");
 done:
-    vt_text_free_list(found, *count);
+    vt_names_close(&found);
     return status;
 }
 

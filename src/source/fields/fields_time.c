@@ -82,26 +82,23 @@ static int by_date(const void *a, const void *b)
 static vt_status read_missing(const vt_array *array, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
-    char **texts = NULL;
-    int64_t count = 0;
+    vt_names texts = {0};
     const char *path = array->store->path;
-    VT_TRY(array->store->kind->attribute_texts(array, "missing_dates", &texts, &count));
-    VT_CHECK(count >= 0, "%s: the attribute 'missing_dates' is no list of dates like 2001-01-01T06:00:00", path);
-    VT_CHECK(count == 0 || axis->known,
+    VT_CHECK(array->store->kind->attribute_texts(array, "missing_dates", &texts),
+             "%s: the attribute 'missing_dates' is no list of dates like 2001-01-01T06:00:00", path);
+    VT_CHECK(texts.count == 0 || axis->known,
              "%s: the attribute 'missing_dates' names times, but it isn't known when its times are%s%s", path,
              axis->doubt != NULL ? ": " : "", axis->doubt != NULL ? axis->doubt : "");
-    axis->missing = vt_allocate((size_t)count, sizeof *axis->missing, "the missing times of a file");
-    for (; axis->missing_count < count; axis->missing_count++) {
-        char *fraction = strchr(texts[axis->missing_count], '.'); /* of a second */
+    axis->missing = vt_allocate((size_t)texts.count, sizeof *axis->missing, "the missing times of a file");
+    for (; axis->missing_count < texts.count; axis->missing_count++) {
+        char *text = texts.names[axis->missing_count], *fraction = strchr(text, '.'); /* of a second */
         if (fraction != NULL) *fraction = '\0';
-        VT_CHECK(
-            vt_date_parse(texts[axis->missing_count], axis->meaning.zero.calendar, &axis->missing[axis->missing_count]),
-            "%s: the attribute 'missing_dates' holds '%s', which is no date like 2001-01-01T06:00:00", path,
-            texts[axis->missing_count]);
+        VT_CHECK(vt_date_parse(text, axis->meaning.zero.calendar, &axis->missing[axis->missing_count]),
+                 "%s: the attribute 'missing_dates' holds '%s', which is no date like 2001-01-01T06:00:00", path, text);
     }
-    qsort(axis->missing, (size_t)count, sizeof *axis->missing, by_date);
+    qsort(axis->missing, (size_t)texts.count, sizeof *axis->missing, by_date);
 done:
-    vt_text_free_list(texts, count);
+    vt_names_close(&texts);
     return status;
 }
 

@@ -36,31 +36,28 @@ done:
 
 /* ---- what is in a file ---- */
 
-typedef struct {
-    vt_text names;
-    int least_rank;
-} listing;
-
-static bool note_variable(const vt_array *array, void *context)
-{
-    listing *list = context;
-    if (array->rank >= list->least_rank)
-        vt_text_append(&list->names, "%s%s", list->names.length > 0 ? ", " : "", array->name);
-    return true;
-}
-
 /* Lists the names as `variables` would have them, also of variables in groups: forecast/t2m. */
 static vt_status fail_missing(const vt_fields_file *file, const vt_fields_form *form, const char *name)
 {
     vt_status status = VT_OK;
-    listing found = {.least_rank = form->fixed ? 2 : 3};
-    for (int i = 0; i < file->store_count; i++)
-        file->stores[i]->kind->visit(file->stores[i], "", true, note_variable, &found);
+    vt_text found = {0};
+    for (int i = 0; i < file->store_count; i++) {
+        vt_names names = {0};
+        file->stores[i]->kind->list(file->stores[i], "", true, &names);
+        for (int64_t k = 0; k < names.count; k++) {
+            vt_array *array = NULL;
+            if (vt_array_find(file->stores[i], names.names[k], &array) != VT_OK) vt_error_clear();
+            if (array == NULL || array->rank >= (form->fixed ? 2 : 3))
+                vt_text_append(&found, "%s%s", found.length > 0 ? ", " : "", names.names[k]);
+            vt_array_close(&array);
+        }
+        vt_names_close(&names);
+    }
     VT_FAIL("%s%s: no variable '%s'; found: %s", file->path,
             file->store_count > 1 ? " and the files of the same date" : "", name,
-            found.names.length > 0 ? found.names.characters : "none");
+            found.length > 0 ? found.characters : "none");
 done:
-    vt_text_close(&found.names);
+    vt_text_close(&found);
     return status;
 }
 
@@ -281,7 +278,7 @@ vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *word
     vt_store *store = NULL;
     vt_names all = {0};
     VT_TRY(vt_store_open(path, &store));
-    if (!store->kind->has_array(store, "fields")) store->kind->visit(store, "", true, vt_array_note_name, &all);
+    if (!store->kind->has_array(store, "fields")) store->kind->list(store, "", true, &all);
     vt_names_sort(&all);
     for (int64_t i = 0; i < all.count; i++) {
         vt_field_source source = {0};

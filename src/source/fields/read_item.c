@@ -270,15 +270,13 @@ done:
 
 /* ---- doing an item ---- */
 
-static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
-                            unsigned char **box)
+static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, unsigned char *to)
 {
     const vt_field_source *source = item->source;
     char times[64] = "";
     int64_t first[4];
     vt_field_own_dimensions(source, item->start, first);
-    if (vt_array_load_chunk(source->array, first, &item->place, decoder, (size_t)bytes, place, box) == VT_OK)
-        return VT_OK;
+    if (vt_array_load_chunk(source->array, first, &item->place, decoder, (size_t)bytes, to) == VT_OK) return VT_OK;
     if (item->count[0] > 1) snprintf(times, sizeof times, " to %lld", (long long)(item->start[0] + item->count[0] - 1));
     return vt_error_context("%s: can't read '%s' at time %lld%s", source->store->path, source->name,
                             (long long)item->start[0], times);
@@ -303,10 +301,11 @@ static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *d
                           unsigned char **box)
 {
     vt_status status = VT_OK;
-    if (item->kind == VT_ITEM_CHUNK) return load_chunk(item, bytes, decoder, place, box);
     *box = place;
-    if (place == NULL) VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)bytes, box));
-    if (item->kind == VT_ITEM_RUN)
+    if (place == NULL) VT_TRY(vt_decoder_reserve(&decoder->box, (size_t)bytes, box));
+    if (item->kind == VT_ITEM_CHUNK)
+        VT_TRY(load_chunk(item, bytes, decoder, *box));
+    else if (item->kind == VT_ITEM_RUN)
         VT_TRY(read_bytes(item, item->offset, bytes, *box));
     else
         VT_TRY(read_by_library(item->source, item->start, item->count, *box));

@@ -253,7 +253,7 @@ static vt_status read_chunk(vt_box *box, const vt_cube *cube, int64_t part, vt_d
     const size_t size = (size_t)chunk_bytes(box);
     VT_TRY(find_chunk(box, cube, part, at, &entry));
     VT_TRY(vt_decoder_reserve(&decoder->turned, size, &bytes));
-    if (vt_array_load_chunk(box->array, at, &entry, decoder, size, bytes, &bytes) != VT_OK) {
+    if (vt_array_load_chunk(box->array, at, &entry, decoder, size, bytes) != VT_OK) {
         status = vt_error_context("%s: can't read '%s'", box->path, box->name);
         goto done;
     }
