@@ -12,13 +12,13 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
 static int write_error;
-static bool muted, hides_details, bare_scripts;
+vt_log_filters vt_log_filter;
 static void (*before_line)(void *context);
 static void *before_line_context;
 
 void vt_log_line(vt_log_kind kind, const char *format, ...)
 {
-    const bool to_output = !muted && !(kind == VT_LOG_DETAIL && hides_details);
+    const bool to_output = !vt_log_filter.muted && !(kind == VT_LOG_DETAIL && vt_log_filter.hides_details);
     char stamp[32], text[4096], line[sizeof text];
     va_list arguments;
     va_start(arguments, format);
@@ -31,28 +31,13 @@ void vt_log_line(vt_log_kind kind, const char *format, ...)
     FILE *const targets[2] = {to_output ? stdout : NULL, file};
     for (int i = 0; i < 2; i++) {
         if (targets[i] == NULL) continue;
-        const int written = kind == VT_LOG_SCRIPT && bare_scripts
+        const int written = kind == VT_LOG_SCRIPT && vt_log_filter.bare_scripts
                                 ? fprintf(targets[i], "%s\n", line)
                                 : fprintf(targets[i], "%s - root - %s - %s\n", stamp,
                                           kind == VT_LOG_WARNING ? "WARNING" : "INFO", line);
         if (written < 0 || fflush(targets[i]) != 0) write_error = errno;
     }
     vt_log_unlock();
-}
-
-void vt_log_mute(void)
-{
-    muted = true;
-}
-
-void vt_log_hide_details(bool hide)
-{
-    hides_details = hide;
-}
-
-void vt_log_bare_scripts(bool bare)
-{
-    bare_scripts = bare;
 }
 
 void vt_log_lock(void)

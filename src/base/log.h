@@ -23,19 +23,16 @@ void vt_log_before_line(void (*prepare)(void *context), void *context);
 void vt_log_lock(void);
 void vt_log_unlock(void);
 
-/* From here on lines go only to the file, if there is one: of several ranks only the first prints. */
-void vt_log_mute(void);
-
-/* Details are lines for the file and for programs that read the log; after this is called with true, standard output
- * does not get them. */
-void vt_log_hide_details(bool hide);
+/* What the log leaves out. */
+typedef struct {
+    bool muted;         /* lines go only to the file, if there is one: of several ranks only the first prints */
+    bool hides_details; /* standard output doesn't get them: they are for the file and for programs that read the log */
+    bool bare_scripts;  /* lines that scripts of PyTorch print as they are have no date and level before them */
+} vt_log_filters;
+extern vt_log_filters vt_log_filter;
 
 /* Writes why the run ends as an ERROR line to the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
-
-/* Script lines are those that scripts of PyTorch print as they are; after this is called with true, they have no date
- * and level before them. */
-void vt_log_bare_scripts(bool bare);
 
 /* A line to standard output and to the file, of one of these kinds. Any thread. The macros are to be called. */
 typedef enum { VT_LOG_INFO, VT_LOG_DETAIL, VT_LOG_SCRIPT, VT_LOG_WARNING } vt_log_kind;

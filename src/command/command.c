@@ -195,7 +195,7 @@ static void print_help(void)
 {
     vt_print("vitrain %s: trains models of weather, cosmology and text\n\n"
              "usage: vitrain [subcommand] [--name=value ...]\n\n",
-             vt_version());
+             vt_version);
     for (int i = 0; i < COMMAND_COUNT; i++) {
         char *name = vt_subcommand_name(&vt_subcommands[i]);
         vt_print("  %-14s %s\n", name, vt_subcommands[i].summary);
@@ -223,7 +223,7 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
 {
     vt_status status = VT_OK;
     vt_text line = {0};
-    vt_text_append(&line, "vitrain %s %s", vt_version(), command->name);
+    vt_text_append(&line, "vitrain %s %s", vt_version, command->name);
     if (command->word != NULL) vt_text_append(&line, " %s", command->word);
     for (int i = 0; i < argument_count; i++) vt_text_append(&line, " %s", arguments[i]);
     vt_call call = {.line = line.characters, .launch = {.world_size = 1}};

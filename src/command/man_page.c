@@ -177,7 +177,7 @@ static void print_title(FILE *file)
     char day[32] = "";
     if (gmtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
     fprintf(file, ".TH VITRAIN 1 \"%s\" \"vitrain ", day);
-    print_text(file, vt_version());
+    print_text(file, vt_version);
     fputs("\" \"User Commands\"\n.nh\n.ad l\n", file);
 }
 

@@ -294,7 +294,7 @@ vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
     vt_status status = VT_OK;
     vt_evaluated e = {.options = options, .members = &options->members};
     VT_TRY(vt_world_open(e.members->config, launch, &e.world));
-    if (e.world->rank != 0) vt_log_mute();
+    vt_log_filter.muted = e.world->rank != 0;
     status = run_phases(&e);
 done:
     vt_scores_close(&e.scores);

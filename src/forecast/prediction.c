@@ -210,7 +210,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     vt_status status = VT_OK;
     prediction p = {.options = options};
     VT_TRY(vt_world_open(options->members.config, launch, &p.world));
-    if (p.world->rank != 0) vt_log_mute();
+    vt_log_filter.muted = p.world->rank != 0;
     status = run(&p);
 done:
     vt_forecast_file_close(&p.result);

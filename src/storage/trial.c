@@ -80,7 +80,7 @@ static void end_here(void *context, const char *message)
 
 __attribute__((noreturn)) static void run_there(const limits *most, void (*work)(void *context), void *context)
 {
-    const rlim_t space = (rlim_t)vt_memory_address_space();
+    const rlim_t space = (rlim_t)vt_memory_of_process("VmSize");
     detach(most->prints, -1);
     set_limit(RLIMIT_CORE, 0, 0);
     set_limit(RLIMIT_CPU, (rlim_t)most->seconds, (rlim_t)most->seconds + 1);

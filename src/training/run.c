@@ -374,8 +374,8 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     vt_run run = {.config = config, .lock = -1, .lock_above = -1};
     vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
-    if (run.world->rank != 0) vt_log_mute();
-    vt_log_bare_scripts(!config->log_prefix);
+    vt_log_filter.muted = run.world->rank != 0;
+    vt_log_filter.bare_scripts = !config->log_prefix;
     status = run_phases(&run);
 done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());

@@ -140,7 +140,7 @@ static bool should_replay(const vt_trainer *trainer)
     enum { FIRST_STEPS = 2 };
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
            !trainer->measured && !trainer->config->comm_trace &&
-           (trainer->config->profile_graphs || !vt_profile_records()) &&
+           (trainer->config->profile_graphs || !vt_profile_records) &&
            (trainer->world->ranks == 1 || trainer->world->device_engine->device_memory);
 }
 
