@@ -378,7 +378,7 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     vt_log_filter.bare_scripts = !config->log_prefix;
     status = run_phases(&run);
 done:
-    if (status == VT_ERROR) vt_log_failure(vt_error_text());
+    if (status == VT_ERROR) vt_log_failure("%s", vt_error_text());
     close_run(&run);
     vt_stop_unwatch();
     if (vt_log_close() != VT_OK && status == VT_OK) status = VT_ERROR;
