@@ -84,25 +84,6 @@ char *vt_config_beside_store(const char *store, const char *below)
  * be those of another machine. */
 static void derive_paths(vt_config *config)
 {
-    enum { SETS = 3 }; /* the first paths */
-    const struct {
-        char **path;
-        vt_option_id id;
-        const char *below;
-    } paths[] = {{&config->train_data_path, VT_OPTION_train_data_path, "train"},
-                 {&config->valid_data_path, VT_OPTION_valid_data_path, "valid"},
-                 {&config->inf_data_path, VT_OPTION_inf_data_path, "test"},
-                 {&config->train_path, VT_OPTION_train_path, "train.h5"},
-                 {&config->val_path, VT_OPTION_val_path, "valid.h5"},
-                 {&config->train_path_npy_data, VT_OPTION_train_path_npy_data, "train_data.npy"},
-                 {&config->train_path_npy_label, VT_OPTION_train_path_npy_label, "train_label.npy"},
-                 {&config->val_path_npy_data, VT_OPTION_val_path_npy_data, "valid_data.npy"},
-                 {&config->val_path_npy_label, VT_OPTION_val_path_npy_label, "valid_label.npy"},
-                 {&config->global_means_path, VT_OPTION_global_means_path, "stats/global_means.npy"},
-                 {&config->global_stds_path, VT_OPTION_global_stds_path, "stats/global_stds.npy"},
-                 {&config->time_diff_stds_path, VT_OPTION_time_diff_stds_path, "stats/time_diff_stds.npy"},
-                 {&config->time_means_path, VT_OPTION_time_means_path, "stats/time_means.npy"},
-                 {&config->climatology_path, VT_OPTION_climatology_path, "stats/climatology.h5"}};
     take_address(config->data_dir);
     const bool is_store = vt_file_is_zarr(config->data_dir);
     /* a store that is named by itself has its statistics beside it, too, if nothing says where they are */
@@ -114,20 +95,21 @@ static void derive_paths(vt_config *config)
     const char *const periods[] = {config->train_period, config->valid_period, config->test_period};
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        char **path = paths[i].path;
-        vt_origin *origin = &config->origin[paths[i].id];
-        bool set = *path != NULL && *origin != VT_FROM_DEFAULT;
-        bool overruled = of_data == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
-        if (i < SETS && *path != NULL) take_address(*path);
-        if (set && !overruled) continue;
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
+        if (row->below_data == NULL) continue;
+        char **path = (char **)(void *)((char *)config + row->offset);
+        vt_origin *origin = vt_row_origin(row, config);
+        const int set = vt_text_choice(row->below_data, "train|valid|test"); /* -1: it is no set's */
+        const bool is_set = *path != NULL && *origin != VT_FROM_DEFAULT;
+        if (set >= 0 && *path != NULL) take_address(*path);
+        if (is_set && !(of_data == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML)) continue;
         free(*path);
-        if (i < SETS && (is_store || periods[i] != NULL)) /* the set is where its period is chosen from */
-            *path = i == 2 && periods[i] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
-        else if (is_store || (training_store && strncmp(paths[i].below, "stats/", 6) == 0)) /* era5.stats/… */
-            *path = vt_config_beside_store(is_store ? config->data_dir : config->train_data_path, paths[i].below);
+        if (set >= 0 && (is_store || periods[set] != NULL)) /* the set is where its period is chosen from */
+            *path = set == 2 && periods[set] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
+        else if (is_store || (training_store && strncmp(row->below_data, "stats/", 6) == 0)) /* era5.stats/… */
+            *path = vt_config_beside_store(is_store ? config->data_dir : config->train_data_path, row->below_data);
         else
-            *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, paths[i].below);
+            *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, row->below_data);
         *origin = VT_FROM_DEFAULT;
     }
 }
