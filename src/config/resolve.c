@@ -17,11 +17,6 @@ static const char *const differences[] = {VT_DIFFERENCES(WORD) NULL};
 
 /* ---- the grid of ranks ---- */
 
-static bool tensor_and_ranks_fit(const vt_config *config)
-{
-    return vt_fit_tensor(config) && vt_fit_ranks(config);
-}
-
 /* "use tensor_parallel 2 or 4": one axis changed, where that is enough. */
 static void advise_grid(const vt_config *config, vt_text *advice)
 {
@@ -30,7 +25,7 @@ static void advise_grid(const vt_config *config, vt_text *advice)
     char values[64];
     for (int i = 0; i < 3 && advice->length == 0; i++)
         if (ranks[i] > 1 &&
-            vt_fit_nearest(config, vt_row_find(vt_options, axes[i])->offset, tensor_and_ranks_fit, values) != NULL)
+            vt_fit_nearest(config, vt_row_find(vt_options, axes[i])->offset, vt_fit_tensor, values) != NULL)
             vt_text_append(advice, "use %s %s", axes[i], values);
     if (advice->length == 0) vt_text_append(advice, "use 1 for each");
 }
@@ -44,7 +39,7 @@ vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
     started.ranks = ranks;
     if (vt_fit_ranks(&started)) goto done;
     advise_grid(&started, &advice);
-    if (VT_FIT_NEAREST(&started, ranks, tensor_and_ranks_fit, values) != NULL)
+    if (VT_FIT_NEAREST(&started, ranks, vt_fit_tensor, values) != NULL)
         vt_text_append(&advice, ", or start %s ranks", values);
     if (config->pipeline_parallel > 1)
         snprintf(stages, sizeof stages, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
@@ -322,11 +317,6 @@ done:
     return status;
 }
 
-static bool context_and_ranks_fit(const vt_config *config)
-{
-    return vt_fit_ranks(config) && vt_fit_context(config);
-}
-
 static vt_status check_pipeline(const vt_config *config)
 {
     vt_status status = VT_OK;
@@ -343,7 +333,6 @@ static vt_status check_pipeline(const vt_config *config)
              "zero_stage %lld with pipeline_parallel %lld: gradients would be reduced %lld times a step; use "
              "zero_stage 1",
              (long long)config->zero_stage, stages, (long long)config->grad_accumulation);
-    VT_TRY(vt_config_check_stages(config));
 done:
     return status;
 }
@@ -356,10 +345,9 @@ static vt_status check_parallel(const vt_config *config)
     char values[64];
     int64_t tensor = config->tensor_parallel, context = config->context_parallel, tokens = vt_fit_tokens(config);
     VT_CHECK(vt_fit_context(config), "context_parallel %lld is more than the %lld tokens of a sample; use %s",
-             (long long)context, (long long)tokens,
-             VT_FIT_NEAREST(config, context_parallel, context_and_ranks_fit, values));
+             (long long)context, (long long)tokens, VT_FIT_NEAREST(config, context_parallel, vt_fit_context, values));
     VT_CHECK(vt_fit_tensor(config), "tensor_parallel %lld does not divide num_heads %lld; use %s", (long long)tensor,
-             (long long)config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, tensor_and_ranks_fit, values));
+             (long long)config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, vt_fit_tensor, values));
     VT_CHECK(vt_fit_sequence(config),
              "sequence_parallel splits each span of tokens over tensor_parallel %lld ranks, but with context_parallel "
              "%lld the shortest span of the %lld tokens has %lld; use a smaller one of the two",
