@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
 #include "training/trainer_inside.h"
@@ -218,15 +217,9 @@ int64_t vt_step_latency(const vt_trainer *trainer)
 
 int64_t vt_trainer_first_sample(const vt_trainer *trainer, int64_t own)
 {
-    const int ranks = trainer->world->ranks;
-    double *samples = vt_allocate((size_t)ranks, sizeof *samples, "a bad sample");
-    int64_t first = -1;
-    samples[trainer->world->rank] = (double)own + 1;
-    vt_world_sum(trainer->world, samples, ranks);
-    for (int rank = ranks - 1; rank >= 0; rank--)
-        if (samples[rank] > 0) first = (int64_t)samples[rank] - 1;
-    free(samples);
-    return first;
+    const double rank = trainer->world->rank;
+    const bool is_first = vt_world_most(trainer->world, own >= 0 ? -rank : -INFINITY) == -rank;
+    return (int64_t)vt_world_most(trainer->world, is_first ? (double)own : -1);
 }
 
 /* Collective. Finds the first sample whose target makes the loss infinite, or else the first non-finite one, of the
