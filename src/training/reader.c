@@ -72,16 +72,6 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
     free(threads);
 }
 
-void vt_reader_share(vt_world *world, vt_source *source)
-{
-    if (source->chunks != NULL) vt_chunk_cache_share(source->chunks, world);
-}
-
-size_t vt_reader_chunk_bytes(const vt_source *source)
-{
-    return source != NULL && source->chunks != NULL ? vt_chunk_cache_bytes(source->chunks) : 0;
-}
-
 char *vt_reader_chunks(vt_world *world, vt_source *source)
 {
     if (source->chunks == NULL) return NULL;

@@ -39,12 +39,6 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
 void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_source *training,
                           vt_source *validation);
 
-/* Collective, before anything is read: what one rank of a node decodes of a set's files serves the others, too. */
-void vt_reader_share(vt_world *world, vt_source *source);
-
-/* What this rank's share of the decoded chunks of a set may come to take; NULL: 0. */
-size_t vt_reader_chunk_bytes(const vt_source *source);
-
 /* Collective. How many chunks of the set all ranks have decoded, in words, malloc'd; NULL: none. */
 char *vt_reader_chunks(vt_world *world, vt_source *source);
 

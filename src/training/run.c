@@ -88,7 +88,8 @@ static vt_status open_device(vt_run *run)
     const vt_config *config = run->config;
     vt_plan_options planned = vt_plan_options_of(run->world, run->backend);
     const vt_source *const sets[] = {run->training, run->validation, run->test};
-    for (int i = 0; i < 3; i++) planned.chunk_bytes += vt_reader_chunk_bytes(sets[i]);
+    for (int i = 0; i < 3; i++)
+        if (sets[i] != NULL) planned.chunk_bytes += vt_chunk_cache_bytes(sets[i]->chunks);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_plan_make(config, &planned, &run->plan));
     const double available =
@@ -333,8 +334,8 @@ static vt_status run_phases(vt_run *run)
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
     VT_TRY(check_same_data(run));
-    vt_reader_share(world, run->training);
-    vt_reader_share(world, run->validation);
+    vt_chunk_cache_share(run->training->chunks, world);
+    vt_chunk_cache_share(run->validation->chunks, world);
     VT_TRY(vt_run_open_test_set(run));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
