@@ -58,7 +58,7 @@ typedef struct {
     vt_task *task;
     vt_backend *backend;
     vt_plan plan;
-    bool caches_training, caches_validation; /* in the device's memory */
+    bool cached[2]; /* training and validation set, in the device's memory */
     vt_checkpoint_subject subject;
     vt_loop loop;
 
