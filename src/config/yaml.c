@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <yaml.h>
 
 #include "base/memory.h"
@@ -36,12 +35,9 @@ static vt_status read_bytes(vt_yaml *yaml, const char *holds)
     vt_status status = VT_OK;
     FILE *file = fopen(yaml->path, "rbe");
     VT_CHECK(file != NULL, "%s: %s; expected a file of %s", yaml->path, strerror(errno), holds);
-    struct stat info;
-    VT_CHECK(fstat(fileno(file), &info) == 0, "%s: %s", yaml->path, strerror(errno));
-    VT_CHECK(!S_ISDIR(info.st_mode), "%s: is a directory; expected a file of %s", yaml->path, holds);
     yaml->bytes = vt_allocate(1, MAX_FILE_BYTES + 1, "a YAML file");
     yaml->byte_count = fread(yaml->bytes, 1, MAX_FILE_BYTES + 1, file);
-    VT_CHECK(!ferror(file), "%s: can't be read: %s", yaml->path, strerror(errno));
+    VT_CHECK(!ferror(file), "%s: %s; expected a file of %s", yaml->path, strerror(errno), holds); /* a directory */
     VT_CHECK(yaml->byte_count <= MAX_FILE_BYTES, "%s: larger than %d bytes; expected a file of %s", yaml->path,
              MAX_FILE_BYTES, holds);
 done:
