@@ -162,7 +162,7 @@ static double free_beside_context(const vt_config *config)
 static double memory_taken(const side *s, double *steady)
 {
     vt_backend *backend = s->backend;
-    if (backend->shares_host_memory) return *steady = vt_memory_peak();
+    if (backend->shares_host_memory) return *steady = vt_memory_of_process("VmHWM");
     double least = backend->available_memory(backend);
     *steady = s->free_before - least;
 #ifdef VT_HAS_CUDA
@@ -249,9 +249,9 @@ static vt_status print_classes(side *s)
 {
     double seconds = 0, loss = 0;
     vt_times_open(s->backend);
-    vt_profile_pretend(true); /* run directly, not replayed */
+    vt_profile_records = true; /* run directly, not replayed */
     vt_status status = run_step(s, &seconds, &loss);
-    vt_profile_pretend(false);
+    vt_profile_records = false;
     if (status == VT_OK) print_times(s, seconds);
     vt_times_close(s->backend);
     return status;

@@ -147,9 +147,16 @@ static void watch_peak(void)
     fclose(file);
 }
 
+/* Resident bytes that other processes count, too: the program and its libraries, and the shared memory through which
+ * MPI passes messages within a node. */
+static double shared_memory(void)
+{
+    return vt_memory_of_process("RssShmem") + vt_memory_of_process("RssFile");
+}
+
 static double own_peak(void)
 {
-    return vt_memory_peak() - vt_memory_shared();
+    return vt_memory_of_process("VmHWM") - shared_memory();
 }
 
 /* The maximum that this process alone had, in two pairs of steps. The system reports the maximum of all resident
@@ -176,13 +183,13 @@ static vt_status compare_memory(bench_ranks *l, int *verdict)
     vt_plan plan;
     double peak = 0;
     watch_peak();
-    const double before = vt_memory_resident() - vt_memory_shared();
+    const double before = vt_memory_of_process("VmRSS") - shared_memory();
     const vt_plan_options options = vt_plan_options_of(l->world, l->backend);
     VT_TRY(vt_plan_make(l->config, &options, &plan));
     VT_TRY(ranks_open_trainer(l));
     VT_TRY(peak_of_steps(l, &peak));
     const double measured = vt_world_most(l->world, peak - before);
-    const double shared = vt_world_most(l->world, vt_memory_shared());
+    const double shared = vt_world_most(l->world, shared_memory());
     const double planned = /* this program has no readers */
         vt_world_most(l->world, vt_plan_total(&plan) - (double)plan.ring_bytes);
     const double error = planned / measured - 1;

@@ -165,7 +165,7 @@ static void print_line(const bench_size *size, bool half, const own *o, int roun
 {
     double mine = vt_median(ours, rounds);
     printf("%-7s %-8s vitrain %9.4f s/step  %7.1f GFLOP/s  peak %6.0f MB", size->name, half ? "bf16" : "float32", mine,
-           o->gigaflops / mine, vt_memory_peak() / 1048576);
+           o->gigaflops / mine, vt_memory_of_process("VmHWM") / 1048576);
     if (theirs != NULL) {
         double other = vt_median(theirs, rounds);
         printf("   PyTorch %9.4f s/step  peak %6.0f MB   ratio %.2f", other, rival_peak / 1048576, other / mine);

@@ -12,13 +12,15 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
 static int write_error;
-static bool muted, hides_details, bare_scripts;
+vt_log_filters vt_log_filter;
 static void (*before_line)(void *context);
 static void *before_line_context;
 
 void vt_log_line(vt_log_kind kind, const char *format, ...)
 {
-    const bool to_output = !muted && !(kind == VT_LOG_DETAIL && hides_details);
+    static const char *const levels[] = {[VT_LOG_WARNING] = "WARNING", [VT_LOG_FAILURE] = "ERROR"};
+    const bool to_output =
+        kind != VT_LOG_FAILURE && !vt_log_filter.muted && !(kind == VT_LOG_DETAIL && vt_log_filter.hides_details);
     char stamp[32], text[4096], line[sizeof text];
     va_list arguments;
     va_start(arguments, format);
@@ -31,28 +33,13 @@ void vt_log_line(vt_log_kind kind, const char *format, ...)
     FILE *const targets[2] = {to_output ? stdout : NULL, file};
     for (int i = 0; i < 2; i++) {
         if (targets[i] == NULL) continue;
-        const int written = kind == VT_LOG_SCRIPT && bare_scripts
+        const int written = kind == VT_LOG_SCRIPT && vt_log_filter.bare_scripts
                                 ? fprintf(targets[i], "%s\n", line)
                                 : fprintf(targets[i], "%s - root - %s - %s\n", stamp,
-                                          kind == VT_LOG_WARNING ? "WARNING" : "INFO", line);
+                                          kind < VT_LOG_WARNING ? "INFO" : levels[kind], line);
         if (written < 0 || fflush(targets[i]) != 0) write_error = errno;
     }
     vt_log_unlock();
-}
-
-void vt_log_mute(void)
-{
-    muted = true;
-}
-
-void vt_log_hide_details(bool hide)
-{
-    hides_details = hide;
-}
-
-void vt_log_bare_scripts(bool bare)
-{
-    bare_scripts = bare;
 }
 
 void vt_log_lock(void)
@@ -94,15 +81,6 @@ vt_status vt_log_close(void)
 done:
     write_error = 0;
     return status;
-}
-
-void vt_log_failure(const char *reason)
-{
-    char stamp[32];
-    if (file == NULL) return;
-    vt_clock_stamp(stamp);
-    fprintf(file, "%s - root - ERROR - %s\n", stamp, reason);
-    fflush(file); /* the program may end at once */
 }
 
 void vt_log_lines(const char *text)

@@ -23,27 +23,23 @@ void vt_log_before_line(void (*prepare)(void *context), void *context);
 void vt_log_lock(void);
 void vt_log_unlock(void);
 
-/* From here on lines go only to the file, if there is one: of several ranks only the first prints. */
-void vt_log_mute(void);
+/* What the log leaves out. */
+typedef struct {
+    bool muted;         /* lines go only to the file, if there is one: of several ranks only the first prints */
+    bool hides_details; /* standard output doesn't get them: they are for the file and for programs that read the log */
+    bool bare_scripts;  /* lines that scripts of PyTorch print as they are have no date and level before them */
+} vt_log_filters;
+extern vt_log_filters vt_log_filter;
 
-/* Details are lines for the file and for programs that read the log; after this is called with true, standard output
- * does not get them. */
-void vt_log_hide_details(bool hide);
-
-/* Writes why the run ends as an ERROR line to the file only: the command prints it itself. */
-void vt_log_failure(const char *reason);
-
-/* Script lines are those that scripts of PyTorch print as they are; after this is called with true, they have no date
- * and level before them. */
-void vt_log_bare_scripts(bool bare);
-
-/* A line to standard output and to the file, of one of these kinds. Any thread. The macros are to be called. */
-typedef enum { VT_LOG_INFO, VT_LOG_DETAIL, VT_LOG_SCRIPT, VT_LOG_WARNING } vt_log_kind;
+/* A line to standard output and to the file, of one of these kinds; a failure, why the run ends, to the file alone: the
+ * command prints it itself. Any thread. The macros are to be called. */
+typedef enum { VT_LOG_INFO, VT_LOG_DETAIL, VT_LOG_SCRIPT, VT_LOG_WARNING, VT_LOG_FAILURE } vt_log_kind;
 void vt_log_line(vt_log_kind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define vt_log_info(...) vt_log_line(VT_LOG_INFO, __VA_ARGS__)
 #define vt_log_detail(...) vt_log_line(VT_LOG_DETAIL, __VA_ARGS__)
 #define vt_log_script(...) vt_log_line(VT_LOG_SCRIPT, __VA_ARGS__)
 #define vt_log_warning(...) vt_log_line(VT_LOG_WARNING, __VA_ARGS__)
+#define vt_log_failure(...) vt_log_line(VT_LOG_FAILURE, __VA_ARGS__)
 
 /* Each line of the text (NULL: none) as a line of the log; one that begins with '!' is a warning, without the mark. */
 void vt_log_lines(const char *text);

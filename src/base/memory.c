@@ -97,35 +97,16 @@ double vt_memory_available(void)
     return available;
 }
 
-/* Bytes by a line of /proc/self/status such as "VmRSS: 1234 kB"; 0 if there is none. */
-static double status_bytes(const char *format)
+double vt_memory_of_process(const char *key)
 {
+    char format[64];
+    snprintf(format, sizeof format, "%s: %%lf kB", key);
     return 1024 * fmax(0, system_number("/proc/self/status", format));
-}
-
-double vt_memory_resident(void)
-{
-    return status_bytes("VmRSS: %lf kB");
-}
-
-double vt_memory_shared(void)
-{
-    return status_bytes("RssShmem: %lf kB") + status_bytes("RssFile: %lf kB");
-}
-
-double vt_memory_peak(void)
-{
-    return status_bytes("VmHWM: %lf kB");
-}
-
-double vt_memory_address_space(void)
-{
-    return status_bytes("VmSize: %lf kB");
 }
 
 double vt_memory_address_space_left(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INFINITY;
-    return fmax(0, (double)limit.rlim_cur - vt_memory_address_space());
+    return fmax(0, (double)limit.rlim_cur - vt_memory_of_process("VmSize"));
 }

@@ -34,16 +34,11 @@ void vt_memory_last_words(void (*tell)(void *context, const char *message), void
 
 /* ---- how much of the machine's memory this process uses ---- */
 
-/* Resident bytes now, and the maximum so far (0 if the system doesn't say). */
-double vt_memory_resident(void);
-double vt_memory_peak(void);
+/* Bytes by a key of /proc/self/status: "VmRSS": resident now; "VmHWM": the most so far; "VmSize": address space.
+ * 0 if the system doesn't say. */
+double vt_memory_of_process(const char *key);
 
-/* The part of the resident bytes that other processes count, too: the program and its libraries, and the shared memory
- * through which MPI passes messages within a node. */
-double vt_memory_shared(void);
-
-/* Bytes of address space; 0 if the system doesn't say. And those that `ulimit -v` leaves; INFINITY without a limit. */
-double vt_memory_address_space(void);
+/* Bytes of address space that `ulimit -v` leaves; INFINITY without a limit. */
 double vt_memory_address_space_left(void);
 
 /* What the machine could give without swapping, or what the control group allows (a container, a batch job) if that is

@@ -4,17 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool records;
-
-bool vt_profile_records(void)
-{
-    return records;
-}
-
-void vt_profile_pretend(bool pretends)
-{
-    records = pretends;
-}
+bool vt_profile_records;
 
 #ifdef VT_HAS_CUDA
 
@@ -80,13 +70,13 @@ void vt_range_end(void)
 void vt_profile_start(void)
 {
     if (!is_on()) return;
-    records = true;
+    vt_profile_records = true;
     (void)cudaProfilerStart();
 }
 
 void vt_profile_stop(void)
 {
     if (!is_on()) return;
-    records = false;
+    vt_profile_records = false;
     (void)cudaProfilerStop();
 }

@@ -15,10 +15,8 @@ void vt_profile_stop(void);
 /* Why vt_profile_start would record nothing, and what to do, as the end of a sentence. NULL: a profiler is attached. */
 const char *vt_profile_obstacle(void);
 
-/* Begin and end of recording, if a profiler is attached: steps in between should not run as CUDA graphs, unless
- * profile_graphs. */
-bool vt_profile_records(void);
-/* Sets it without a profiler, for programs that take a step apart in other ways (bench/gpu_step). */
-void vt_profile_pretend(bool records);
+/* Between them, if a profiler is attached; bench/gpu_step, which takes a step apart in other ways, sets it without one.
+ * Steps should then not run as CUDA graphs, unless profile_graphs. */
+extern bool vt_profile_records;
 
 #endif

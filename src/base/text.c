@@ -103,29 +103,36 @@ int vt_print(const char *format, ...)
     return printed;
 }
 
+void vt_text_wrap(vt_text *to, const char *text, int columns, int indent)
+{
+    size_t length;
+    int column = 0, begin = indent + (int)strspn(text, " ");
+    for (const char *word = text; *word != '\0'; word += length) { /* with what stands before it */
+        length = 1 + strcspn(word + 1, " \n");
+        const int width = vt_text_columns(word, length);
+        if (*word == '\n') {
+            begin = indent + (int)strspn(word + 1, " ");
+            column = -1;
+        } else if (*word == ' ' && column >= begin && column + width > columns) {
+            vt_text_append(to, "\n%*s", begin - 1, "");
+            column = begin - 1;
+        }
+        vt_text_append(to, "%.*s", (int)length, word);
+        column += width;
+    }
+}
+
 void vt_print_wrapped(const char *format, ...)
 {
-    vt_text text = {0};
+    vt_text text = {0}, lines = {0};
     va_list arguments;
     va_start(arguments, format);
     append_list(&text, format, arguments);
     va_end(arguments);
-    size_t length;
-    int column = 0, indent = 2 + (int)strspn(text.characters, " ");
-    for (const char *word = text.characters; *word != '\0'; word += length) { /* with what stands before it */
-        length = 1 + strcspn(word + 1, " \n");
-        const int columns = vt_text_columns(word, length);
-        if (*word == '\n') {
-            indent = 2 + (int)strspn(word + 1, " ");
-            column = -1;
-        } else if (*word == ' ' && column >= indent && column + columns > VT_PRINT_COLUMNS) {
-            vt_print("\n%*s", indent - 1, "");
-            column = indent - 1;
-        }
-        vt_print("%.*s", (int)length, word);
-        column += columns;
-    }
+    vt_text_wrap(&lines, text.characters, VT_PRINT_COLUMNS, 2);
+    vt_print("%s", lines.characters != NULL ? lines.characters : "");
     vt_text_close(&text);
+    vt_text_close(&lines);
 }
 
 void vt_text_close(vt_text *text)

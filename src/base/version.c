@@ -8,12 +8,4 @@
 #define VT_BUILT "built without make"
 #endif
 
-const char *vt_built(void)
-{
-    return VT_BUILT;
-}
-
-const char *vt_version(void)
-{
-    return VT_VERSION;
-}
+const char vt_version[] = VT_VERSION, vt_built[] = VT_BUILT;

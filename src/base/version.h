@@ -2,7 +2,6 @@
 #ifndef VT_BASE_VERSION_H
 #define VT_BASE_VERSION_H
 
-const char *vt_version(void);
-const char *vt_built(void); /* "built with MPI, CUDA (...), kernels for ..." */
+extern const char vt_version[], vt_built[]; /* "1.0.0+g1a2b3c4", "built with MPI, CUDA (...), kernels for ..." */
 
 #endif

@@ -298,7 +298,7 @@ static vt_status open_bench(bench *b, const vt_call *call)
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
     VT_TRY(vt_world_open(b->config, &call->launch, &b->world));
     VT_TRY(vt_world_agree(b->world, vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source)));
-    vt_reader_share(b->world, b->source);
+    vt_chunk_cache_share(b->source->chunks, b->world);
     VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, (vt_reader_use){.training = true}, b->source, &b->loader));
     for (int t = 0; t < b->source->tensor_count; t++) b->sample_bytes += (int64_t)vt_tensor_bytes(&b->source->specs[t]);
     const int64_t workers = vt_reader_workers(b->config, b->world);

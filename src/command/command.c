@@ -208,7 +208,7 @@ static void print_help(void)
 {
     vt_print("vitrain %s: trains models of weather, cosmology and text\n\n"
              "usage: vitrain [subcommand] [--name=value ...]\n\n",
-             vt_version());
+             vt_version);
     for (int i = 0; i < COMMAND_COUNT; i++) vt_print("  %-14s %s\n", vt_subcommands[i].name, vt_subcommands[i].summary);
     vt_print("  %-14s %s\n\n%s", "help", "this text, or that of a subcommand: vitrain help NAME",
              VT_EVERY_OPTION VT_MOST_USED_OPTIONS);
@@ -233,7 +233,7 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
 {
     vt_status status = VT_OK;
     vt_text line = {0};
-    vt_text_append(&line, "vitrain %s %s", vt_version(), command->name);
+    vt_text_append(&line, "vitrain %s %s", vt_version, command->name);
     for (int i = 0; i < argument_count; i++) vt_text_append(&line, " %s", arguments[i]);
     vt_call call = {.line = line.characters, .launch = {.world_size = 1}};
     const bool alone = command->ranks == VT_RANK_ALONE;

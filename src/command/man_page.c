@@ -147,7 +147,7 @@ void vt_man_page_print(FILE *file)
 {
     char now[VT_NOW_SIZE];
     fprintf(file, ".TH VITRAIN 1 \"%.10s\" \"vitrain ", vt_fields_about_now(now));
-    print_text(file, vt_version(), strlen(vt_version()));
+    print_text(file, vt_version, strlen(vt_version));
     fputs("\" \"User Commands\"\n.nh\n.ad l\n"
           ".SH NAME\nvitrain \\- train models of weather, cosmology and text\n"
           ".SH SYNOPSIS\n.B vitrain\n.RB [ train ]\n[\\fB\\-\\-config\\fR=\\fINAME\\fR]\n"

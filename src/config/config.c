@@ -19,17 +19,13 @@ char *vt_config_find(const char *below)
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return NULL;
     program[length] = '\0';
-    for (int level = 0; level < 2; level++) {
-        char *slash = strrchr(program, '/');
-        if (slash == NULL) return NULL;
-        *slash = '\0';
-        char *path = vt_text_format("%s/%s", program, below);
+    for (int level = 0; level < 3; level++) {
+        char *slash = level < 2 ? strrchr(program, '/') : NULL;
+        if (slash != NULL) *slash = '\0';
+        char *path = vt_text_format("%s/%s%s", program, level < 2 ? "" : "share/vitrain/", below);
         if (access(path, F_OK) == 0) return path;
         free(path);
     }
-    char *path = vt_text_format("%s/share/vitrain/%s", program, below);
-    if (access(path, F_OK) == 0) return path;
-    free(path);
     return NULL;
 }
 

@@ -174,9 +174,8 @@ char *vt_config_text(const vt_config *config);
  * malloc'd. */
 char *vt_config_flags_text(const vt_config *config);
 
-/* Calls line("name: value", context) for every option but those of kinds that are not chosen, in the order of the
- * table. */
-void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context);
+/* "name: value" for every option but those of kinds that are not chosen, in the order of the table; to be closed. */
+vt_names vt_config_lines(const vt_config *config);
 
 /* Every option with type, default, range and meaning; as text for a terminal or as docs/options.md. */
 void vt_options_print(FILE *file, bool markdown);

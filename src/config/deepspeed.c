@@ -246,18 +246,6 @@ static bool is_switched_off(const conversion *c, const vt_key *k)
     return false;
 }
 
-/* A section that is something else would look like a key without counterpart. */
-static void check_sections(conversion *c)
-{
-    static const char *const sections[] = {
-        "fp16", "bf16", "bfloat16", "zero_optimization", "optimizer", "scheduler", "activation_checkpointing"};
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
-        const vt_yaml_node *section = vt_keys_find(&c->keys, sections[i]);
-        if (section != NULL && section->kind != VT_YAML_MAPPING)
-            vt_keys_refuse(&c->keys, sections[i], section, "an object with its settings");
-    }
-}
-
 static vt_status check_rest(conversion *c)
 {
     vt_status status = VT_OK;
@@ -298,7 +286,6 @@ vt_status vt_deepspeed_convert(const char *path, vt_text *yaml, vt_text *notes)
     conversion c = {.path = path, .yaml = yaml, .notes = notes, .local_batch = vt_text_copy("")};
     VT_TRY(vt_keys_open(path, "DeepSpeed's settings ({\"train_batch_size\": 16, ...})", &c.keys));
     vt_text_append(yaml, "base:\n");
-    check_sections(&c);
     VT_TRY(convert_batch(&c));
     VT_TRY(convert_precision(&c));
     convert_optimizer(&c);

@@ -104,7 +104,8 @@ static int64_t most_of(size_t offset, int64_t own)
 
 static bool satisfies(vt_config *changed, vt_fit *rule)
 {
-    if (changed->local_batch_size != VT_UNSET_INTEGER && vt_fit_ranks(changed))
+    if (!vt_fit_ranks(changed)) return false;
+    if (changed->local_batch_size != VT_UNSET_INTEGER)
         changed->global_batch_size = changed->local_batch_size * data_ranks(changed);
     return rule(changed);
 }

@@ -23,7 +23,7 @@ int64_t vt_fit_tokens(const vt_config *config);
 int64_t vt_fit_shortest_span(const vt_config *config);
 
 /* "6 or 8": for the integer at `offset` in vt_config, the nearest values below and above its own that satisfy all
- * rules; if there are none, those that satisfy `rule`. NULL: no value. */
+ * rules; if there are none, those that satisfy `rule` and vt_fit_ranks. NULL: no value. */
 const char *vt_fit_nearest(const vt_config *config, size_t offset, vt_fit *rule, char text[64]);
 #define VT_FIT_NEAREST(config, name, rule, text) vt_fit_nearest(config, offsetof(vt_config, name), rule, text)
 

@@ -30,9 +30,15 @@ bool vt_yaml_is(const vt_yaml_node *node, const char *text)
 const vt_yaml_node *vt_keys_find(vt_keys *keys, const char *path)
 {
     for (size_t i = 0; i < keys->count; i++) {
-        if (strcmp(keys->keys[i].path, path) != 0) continue;
-        keys->keys[i].known = true;
-        return vt_yaml_is(keys->keys[i].node, "null") ? NULL : keys->keys[i].node;
+        vt_key *key = &keys->keys[i];
+        const size_t length = strlen(key->path);
+        const bool is_null = vt_yaml_is(key->node, "null");
+        if (strncmp(key->path, path, length) != 0) continue;
+        if (path[length] == '.' && key->node->kind != VT_YAML_MAPPING && !is_null)
+            vt_keys_refuse(keys, key->path, key->node, "an object with its settings");
+        if (path[length] != '\0') continue;
+        key->known = true;
+        return is_null ? NULL : key->node;
     }
     return NULL;
 }

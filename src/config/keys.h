@@ -25,7 +25,8 @@ typedef struct {
 vt_status vt_keys_open(const char *path, const char *holds, vt_keys *keys);
 void vt_keys_close(vt_keys *keys);
 
-/* The value, which is known from now on; NULL: it is not in the file, or null. */
+/* The value, which is known from now on; NULL: it is not in the file, or null. Of "fp16.enabled" a value of `fp16` that
+ * is no object is refused, as below. */
 const vt_yaml_node *vt_keys_find(vt_keys *keys, const char *path);
 
 /* The value; `preset`: vt_keys_find finds nothing. What is no number, or less than `least`, no whole number, or neither

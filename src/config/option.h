@@ -41,6 +41,7 @@ typedef struct {
     const char *choices; /* "a|b|c", of a list its words; a section's: the kinds of `target` that its options are for */
     const char *target;  /* an alias's: the option that it sets, and to what; "": to what it was given */
     const char *target_value;
+    const char *below_data; /* of a path that is not set: where it is below data_dir; NULL: it stays unset */
 } vt_row;
 
 /* The configuration's options. */

@@ -5,40 +5,6 @@
 
 enum { LINE_WIDTH = 100, MEANING_COLUMN = 36 };
 
-/* Of the next word; of one that is longer than a line, of its first words between '|' that fit. */
-static size_t next_length(const char *text)
-{
-    size_t length = strcspn(text, " "), fits = 0;
-    if (MEANING_COLUMN + vt_text_columns(text, length) <= LINE_WIDTH) return length;
-    for (size_t i = 0; i < length; i++)
-        if (text[i] == '|' && MEANING_COLUMN + vt_text_columns(text, i + 1) <= LINE_WIDTH) fits = i + 1;
-    return fits > 0 ? fits : length;
-}
-
-/* Words of text from MEANING_COLUMN to LINE_WIDTH; the cursor is at `column`. */
-static void print_wrapped(FILE *file, const char *text, int column)
-{
-    if (column >= MEANING_COLUMN) {
-        fputc('\n', file);
-        column = 0;
-    }
-    fprintf(file, "%*s", MEANING_COLUMN - column, "");
-    column = MEANING_COLUMN;
-    while (*text != '\0') {
-        size_t length = next_length(text);
-        int width = vt_text_columns(text, length);
-        if (column > MEANING_COLUMN && column + 1 + width > LINE_WIDTH) {
-            fprintf(file, "\n%*s", MEANING_COLUMN, "");
-            column = MEANING_COLUMN;
-        }
-        bool first = column == MEANING_COLUMN;
-        fprintf(file, "%s%.*s", first ? "" : " ", (int)length, text);
-        column += width + !first;
-        text += length + (text[length] == ' ');
-    }
-    fputc('\n', file);
-}
-
 /* "whole number, 1 to 65536": type and range. */
 static void append_value(const vt_row *row, vt_text *text)
 {
@@ -93,13 +59,19 @@ void vt_rows_print(FILE *file, const vt_row *rows)
             fprintf(file, "\n%s\n", row->name);
             continue;
         }
-        vt_text form = {0}, meaning = {0};
+        vt_text form = {0}, meaning = {0}, lines = {0};
         append_form(row, &form);
+        vt_text_append(&meaning, "%*s", MEANING_COLUMN, "");
         append_meaning(row, &meaning);
+        vt_text_wrap(&lines, meaning.characters, LINE_WIDTH, 0);
         const int column = fprintf(file, "%c --%s%s", row->flag_only ? '*' : ' ', row->name, form.characters);
-        print_wrapped(file, meaning.characters, column);
+        if (column < MEANING_COLUMN)
+            fprintf(file, "%s\n", lines.characters + column);
+        else
+            fprintf(file, "\n%s\n", lines.characters);
         vt_text_close(&form);
         vt_text_close(&meaning);
+        vt_text_close(&lines);
     }
 }
 

@@ -17,11 +17,6 @@ static const char *const differences[] = {VT_DIFFERENCES(WORD) NULL};
 
 /* ---- the grid of ranks ---- */
 
-static bool tensor_and_ranks_fit(const vt_config *config)
-{
-    return vt_fit_tensor(config) && vt_fit_ranks(config);
-}
-
 /* "use tensor_parallel 2 or 4": one axis changed, where that is enough. */
 static void advise_grid(const vt_config *config, vt_text *advice)
 {
@@ -30,7 +25,7 @@ static void advise_grid(const vt_config *config, vt_text *advice)
     char values[64];
     for (int i = 0; i < 3 && advice->length == 0; i++)
         if (ranks[i] > 1 &&
-            vt_fit_nearest(config, vt_row_find(vt_options, axes[i])->offset, tensor_and_ranks_fit, values) != NULL)
+            vt_fit_nearest(config, vt_row_find(vt_options, axes[i])->offset, vt_fit_tensor, values) != NULL)
             vt_text_append(advice, "use %s %s", axes[i], values);
     if (advice->length == 0) vt_text_append(advice, "use 1 for each");
 }
@@ -44,7 +39,7 @@ vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
     started.ranks = ranks;
     if (vt_fit_ranks(&started)) goto done;
     advise_grid(&started, &advice);
-    if (VT_FIT_NEAREST(&started, ranks, tensor_and_ranks_fit, values) != NULL)
+    if (VT_FIT_NEAREST(&started, ranks, vt_fit_tensor, values) != NULL)
         vt_text_append(&advice, ", or start %s ranks", values);
     if (config->pipeline_parallel > 1)
         snprintf(stages, sizeof stages, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
@@ -84,25 +79,6 @@ char *vt_config_beside_store(const char *store, const char *below)
  * be those of another machine. */
 static void derive_paths(vt_config *config)
 {
-    enum { SETS = 3 }; /* the first paths */
-    const struct {
-        char **path;
-        vt_option_id id;
-        const char *below;
-    } paths[] = {{&config->train_data_path, VT_OPTION_train_data_path, "train"},
-                 {&config->valid_data_path, VT_OPTION_valid_data_path, "valid"},
-                 {&config->inf_data_path, VT_OPTION_inf_data_path, "test"},
-                 {&config->train_path, VT_OPTION_train_path, "train.h5"},
-                 {&config->val_path, VT_OPTION_val_path, "valid.h5"},
-                 {&config->train_path_npy_data, VT_OPTION_train_path_npy_data, "train_data.npy"},
-                 {&config->train_path_npy_label, VT_OPTION_train_path_npy_label, "train_label.npy"},
-                 {&config->val_path_npy_data, VT_OPTION_val_path_npy_data, "valid_data.npy"},
-                 {&config->val_path_npy_label, VT_OPTION_val_path_npy_label, "valid_label.npy"},
-                 {&config->global_means_path, VT_OPTION_global_means_path, "stats/global_means.npy"},
-                 {&config->global_stds_path, VT_OPTION_global_stds_path, "stats/global_stds.npy"},
-                 {&config->time_diff_stds_path, VT_OPTION_time_diff_stds_path, "stats/time_diff_stds.npy"},
-                 {&config->time_means_path, VT_OPTION_time_means_path, "stats/time_means.npy"},
-                 {&config->climatology_path, VT_OPTION_climatology_path, "stats/climatology.h5"}};
     take_address(config->data_dir);
     const bool is_store = vt_file_is_zarr(config->data_dir);
     /* a store that is named by itself has its statistics beside it, too, if nothing says where they are */
@@ -114,20 +90,21 @@ static void derive_paths(vt_config *config)
     const char *const periods[] = {config->train_period, config->valid_period, config->test_period};
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        char **path = paths[i].path;
-        vt_origin *origin = &config->origin[paths[i].id];
-        bool set = *path != NULL && *origin != VT_FROM_DEFAULT;
-        bool overruled = of_data == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
-        if (i < SETS && *path != NULL) take_address(*path);
-        if (set && !overruled) continue;
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
+        if (row->below_data == NULL) continue;
+        char **path = (char **)(void *)((char *)config + row->offset);
+        vt_origin *origin = vt_row_origin(row, config);
+        const int set = vt_text_choice(row->below_data, "train|valid|test"); /* -1: it is no set's */
+        const bool is_set = *path != NULL && *origin != VT_FROM_DEFAULT;
+        if (set >= 0 && *path != NULL) take_address(*path);
+        if (is_set && !(of_data == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML)) continue;
         free(*path);
-        if (i < SETS && (is_store || periods[i] != NULL)) /* the set is where its period is chosen from */
-            *path = i == 2 && periods[i] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
-        else if (is_store || (training_store && strncmp(paths[i].below, "stats/", 6) == 0)) /* era5.stats/… */
-            *path = vt_config_beside_store(is_store ? config->data_dir : config->train_data_path, paths[i].below);
+        if (set >= 0 && (is_store || periods[set] != NULL)) /* the set is where its period is chosen from */
+            *path = set == 2 && periods[set] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
+        else if (is_store || (training_store && strncmp(row->below_data, "stats/", 6) == 0)) /* era5.stats/… */
+            *path = vt_config_beside_store(is_store ? config->data_dir : config->train_data_path, row->below_data);
         else
-            *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, paths[i].below);
+            *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, row->below_data);
         *origin = VT_FROM_DEFAULT;
     }
 }
@@ -340,11 +317,6 @@ done:
     return status;
 }
 
-static bool context_and_ranks_fit(const vt_config *config)
-{
-    return vt_fit_ranks(config) && vt_fit_context(config);
-}
-
 static vt_status check_pipeline(const vt_config *config)
 {
     vt_status status = VT_OK;
@@ -361,7 +333,6 @@ static vt_status check_pipeline(const vt_config *config)
              "zero_stage %lld with pipeline_parallel %lld: gradients would be reduced %lld times a step; use "
              "zero_stage 1",
              (long long)config->zero_stage, stages, (long long)config->grad_accumulation);
-    VT_TRY(vt_config_check_stages(config));
 done:
     return status;
 }
@@ -374,10 +345,9 @@ static vt_status check_parallel(const vt_config *config)
     char values[64];
     int64_t tensor = config->tensor_parallel, context = config->context_parallel, tokens = vt_fit_tokens(config);
     VT_CHECK(vt_fit_context(config), "context_parallel %lld is more than the %lld tokens of a sample; use %s",
-             (long long)context, (long long)tokens,
-             VT_FIT_NEAREST(config, context_parallel, context_and_ranks_fit, values));
+             (long long)context, (long long)tokens, VT_FIT_NEAREST(config, context_parallel, vt_fit_context, values));
     VT_CHECK(vt_fit_tensor(config), "tensor_parallel %lld does not divide num_heads %lld; use %s", (long long)tensor,
-             (long long)config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, tensor_and_ranks_fit, values));
+             (long long)config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, vt_fit_tensor, values));
     VT_CHECK(vt_fit_sequence(config),
              "sequence_parallel splits each span of tokens over tensor_parallel %lld ranks, but with context_parallel "
              "%lld the shortest span of the %lld tokens has %lld; use a smaller one of the two",

@@ -37,6 +37,8 @@
     VT_PATH_ROW(name, preset, help list(VT_KIND_HELP), .is_text = true, .is_list = true,                               \
                 .choices = &(list(VT_KIND_WORD))[1])
 #define VT_PATH(name, preset, help) VT_PATH_ROW(name, preset, help, )
+#define VT_DATA_PATH(name, place, help)                                                                                \
+    VT_PATH_ROW(name, "None", help "; not set: <data_dir>/" place, .below_data = place)
 #define VT_TEXT(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true)
 #define VT_ANY_TEXT(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true, .is_any = true)
 #define VT_LIST(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true, .is_list = true)

@@ -87,14 +87,15 @@ char *vt_config_flags_text(const vt_config *config)
     return text.characters;
 }
 
-void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context)
+vt_names vt_config_lines(const vt_config *config)
 {
+    vt_names lines = {0};
     for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
         if (!vt_row_is_option(row) || !vt_row_belongs(row, config)) continue;
         vt_text text = {0};
         vt_text_append(&text, "%s: ", row->name);
         vt_row_format(row, config, &text);
-        line(text.characters, context);
-        vt_text_close(&text);
+        vt_names_take(&lines, text.characters);
     }
+    return lines;
 }

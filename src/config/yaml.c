@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <yaml.h>
 
 #include "base/memory.h"
@@ -36,12 +35,9 @@ static vt_status read_bytes(vt_yaml *yaml, const char *holds)
     vt_status status = VT_OK;
     FILE *file = fopen(yaml->path, "rbe");
     VT_CHECK(file != NULL, "%s: %s; expected a file of %s", yaml->path, strerror(errno), holds);
-    struct stat info;
-    VT_CHECK(fstat(fileno(file), &info) == 0, "%s: %s", yaml->path, strerror(errno));
-    VT_CHECK(!S_ISDIR(info.st_mode), "%s: is a directory; expected a file of %s", yaml->path, holds);
     yaml->bytes = vt_allocate(1, MAX_FILE_BYTES + 1, "a YAML file");
     yaml->byte_count = fread(yaml->bytes, 1, MAX_FILE_BYTES + 1, file);
-    VT_CHECK(!ferror(file), "%s: can't be read: %s", yaml->path, strerror(errno));
+    VT_CHECK(!ferror(file), "%s: %s; expected a file of %s", yaml->path, strerror(errno), holds); /* a directory */
     VT_CHECK(yaml->byte_count <= MAX_FILE_BYTES, "%s: larger than %d bytes; expected a file of %s", yaml->path,
              MAX_FILE_BYTES, holds);
 done:
@@ -164,34 +160,19 @@ done:
     return status;
 }
 
-static int by_text_and_place(const void *a, const void *b)
-{
-    const vt_yaml_node *left = *(vt_yaml_node *const *)a, *right = *(vt_yaml_node *const *)b;
-    const int order = strcmp(left->text, right->text);
-    if (order != 0) return order;
-    if (left->line != right->line) return left->line < right->line ? -1 : 1;
-    return left->column < right->column ? -1 : left->column > right->column;
-}
-
-/* A reader of YAML would take one of two equal keys, and nobody would notice the other. */
-static vt_status check_keys(const vt_yaml_node *mapping)
+/* Of the key that is to be the mapping's next. A reader of YAML would take one of two equal keys, and nobody would
+ * notice the other. */
+static vt_status check_key(const vt_yaml_node *mapping, const vt_yaml_node *key)
 {
     vt_status status = VT_OK;
-    size_t count = 0;
-    const vt_yaml_node **keys = vt_allocate(mapping->count / 2 + 1, sizeof *keys, "a YAML file");
-    for (size_t i = 0; i < mapping->count; i += 2) {
-        const vt_yaml_node *key = mapping->child[i];
-        if (key->kind != VT_YAML_SCALAR || is_merge_key(key)) continue;
-        VT_TRY(check_blanks(key));
-        keys[count++] = key;
-    }
-    qsort(keys, count, sizeof *keys, by_text_and_place);
-    for (size_t i = 1; i < count; i++)
-        VT_CHECK(strcmp(keys[i - 1]->text, keys[i]->text) != 0,
+    if (key->kind != VT_YAML_SCALAR || is_merge_key(key)) return VT_OK;
+    VT_TRY(check_blanks(key));
+    VT_CHECK(mapping->count / 2 < MAX_KEYS, "%s:%zu:%zu: more than %d keys", VT_YAML_PLACE(key), MAX_KEYS);
+    for (size_t i = 0; i < mapping->count; i += 2)
+        VT_CHECK(mapping->child[i]->kind != VT_YAML_SCALAR || strcmp(mapping->child[i]->text, key->text) != 0,
                  "%s:%zu:%zu: the key %.200s stands twice, first in line %zu; remove or rename one of the two",
-                 VT_YAML_PLACE(keys[i]), keys[i]->text, keys[i - 1]->line);
+                 VT_YAML_PLACE(key), key->text, mapping->child[i]->line);
 done:
-    free(keys);
     return status;
 }
 
@@ -225,10 +206,10 @@ static vt_status read_node(vt_yaml *yaml, yaml_parser_t *parser, yaml_event_t *e
         if (next.type == end) break;
         vt_yaml_node *child = NULL;
         VT_TRY(read_node(yaml, parser, &next, depth + 1, &child));
+        if (node->kind == VT_YAML_MAPPING && node->count % 2 == 0) VT_TRY(check_key(node, child));
         node->child = vt_grow(node->child, node->count, sizeof *node->child, "a YAML file");
         node->child[node->count++] = child;
     }
-    if (node->kind == VT_YAML_MAPPING) VT_TRY(check_keys(node));
     node->complete = true;
 done:
     yaml_event_delete(&next);

@@ -323,7 +323,7 @@ vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
     vt_evaluated e = {.options = options, .forecaster.members = &options->members};
     vt_world **world = &e.forecaster.inference.world;
     VT_TRY(vt_world_open(options->members.config, launch, world));
-    if ((*world)->rank != 0) vt_log_mute();
+    vt_log_filter.muted = (*world)->rank != 0;
     status = run_phases(&e);
 done:
     vt_scores_close(&e.scores);

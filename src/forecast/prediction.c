@@ -253,7 +253,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     prediction p = {.options = options, .forecaster.members = &options->members};
     vt_world **world = &p.forecaster.inference.world;
     VT_TRY(vt_world_open(options->members.config, launch, world));
-    if ((*world)->rank != 0) vt_log_mute();
+    vt_log_filter.muted = (*world)->rank != 0;
     status = run(&p);
 done:
     vt_forecast_file_close(&p.result);

@@ -28,7 +28,7 @@ struct vt_record {
 
 void vt_record_memory(vt_backend *backend, const char *what)
 {
-    const double bytes = backend->used_memory != NULL ? backend->used_memory(backend) : vt_memory_resident();
+    const double bytes = backend->used_memory != NULL ? backend->used_memory(backend) : vt_memory_of_process("VmRSS");
     vt_log_info("%s: %.4f GB.", what, bytes / (1024.0 * 1024 * 1024));
 }
 
@@ -312,10 +312,11 @@ static vt_status add_epoch(const vt_record *record, const vt_run_progress *progr
     const double numbers[] = {mean_loss(&sums), validation->loss,     validation->baseline_loss,
                               sums.seconds,     (double)sums.samples, validation->seconds,
                               sums.waited,      times->forward,       times->backward,
-                              times->optimizer, times->communication, vt_memory_resident(),
-                              vt_memory_peak()};
+                              times->optimizer, times->communication};
     vt_text_append(&line, "%lld,%lld", (long long)progress->step, (long long)progress->epoch + 1);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) append_number(&line, numbers[i]);
+    append_number(&line, vt_memory_of_process("VmRSS"));
+    append_number(&line, vt_memory_of_process("VmHWM"));
     for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->model.values[i]);
     for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->baseline.values[i]);
     vt_status status = vt_rows_add(record->epochs, "%s\n", line.characters);

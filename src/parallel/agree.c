@@ -124,11 +124,6 @@ void vt_world_broadcast_text(vt_world *world, char **text)
 
 /* ---- the same options ---- */
 
-static void add_line(const char *line, void *context)
-{
-    vt_text_append(context, "%s\n", line);
-}
-
 static int line_length(const char *line)
 {
     return (int)strcspn(line, "\n");
@@ -160,9 +155,11 @@ done:
 vt_status vt_world_check_same_options(const vt_config *config, vt_world *world)
 {
     vt_text own = {0};
-    if (config != NULL) vt_config_print(config, add_line, &own);
+    vt_names lines = config != NULL ? vt_config_lines(config) : (vt_names){0};
+    for (int64_t i = 0; i < lines.count; i++) vt_text_append(&own, "%s\n", lines.names[i]);
     const vt_status same =
         vt_world_same(world, own.characters, "all ranks need the same options, and the same program");
     vt_text_close(&own);
+    vt_names_close(&lines);
     return vt_world_agree(world, config != NULL ? same : VT_ERROR);
 }

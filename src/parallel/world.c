@@ -148,7 +148,7 @@ done:
 /* Called on any thread when even a small allocation fails: the other ranks don't know, and would wait for this one. */
 static void end_job(void *engine, const char *message)
 {
-    vt_log_failure(message);
+    vt_log_failure("%s", message);
     vt_engine_abort(engine, "%s", message);
 }
 

@@ -113,6 +113,7 @@ void vt_chunk_cache_expect(vt_chunk_cache *cache, double own, double all)
 
 size_t vt_chunk_cache_bytes(const vt_chunk_cache *cache)
 {
+    if (cache == NULL) return 0;
     if (cache->table != NULL) return cache->mapped / (size_t)cache->sharers;
     return (size_t)own_bytes(cache);
 }
@@ -136,6 +137,7 @@ static void find_sharers(vt_chunk_cache *cache, const vt_world *world)
 void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world)
 {
     const vt_layout *layout = &world->layout;
+    if (cache == NULL) return;
     const bool alone = layout->size[VT_AXIS_TENSOR] * layout->size[VT_AXIS_CONTEXT] == 1;
     if (alone && cache->own <= 0) return; /* neither later batches nor other ranks need a chunk again */
     find_sharers(cache, world);

@@ -45,11 +45,11 @@ void vt_chunk_cache_close(vt_chunk_cache *cache);
 enum { VT_CHUNK_ALIGNMENT = 64 };
 void vt_chunk_cache_expect(vt_chunk_cache *cache, double own, double all);
 
-/* The memory that it may come to take, of this rank's share. */
+/* The memory that it may come to take, of this rank's share; of NULL none. */
 size_t vt_chunk_cache_bytes(const vt_chunk_cache *cache);
 
 /* Collective, before threads use the cache: all ranks of a node keep chunks in the same memory, if the system allows
- * it. What was kept before is dropped. */
+ * it. What was kept before is dropped. NULL: nothing is to be shared. */
 void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world);
 
 /* Is a chunk worth keeping that no other batch of this rank will need? */

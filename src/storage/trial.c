@@ -97,7 +97,7 @@ static herr_t look_at_failure(hid_t errors, void *context)
 
 __attribute__((noreturn)) static void run_there(const request *wanted)
 {
-    const rlim_t space = (rlim_t)vt_memory_address_space(), most = space + (rlim_t)wanted->memory;
+    const rlim_t space = (rlim_t)vt_memory_of_process("VmSize"), most = space + (rlim_t)wanted->memory;
     detach(-1);
     set_limit(RLIMIT_CORE, 0, 0);
     set_limit(RLIMIT_CPU, (rlim_t)wanted->seconds, (rlim_t)wanted->seconds + 1);

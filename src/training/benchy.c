@@ -18,24 +18,13 @@
 
 static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
 
-/* Rates are samples per second, summed over all ranks. */
-typedef struct {
-    double *iterations; /* [batches] */
-    double average;     /* of these */
-    double rate, seconds;
-} trial;
-
-typedef struct {
-    trial *trials;             /* [warmups + trials], warm-ups first */
-    double average, deviation; /* of the rates of those that count; of the population */
-} result;
-
 typedef struct {
     vt_trainer *trainer;
     vt_world *world;
     vt_loader *loader;
     vt_benchy_settings settings;
-    result results[VT_BENCHY_TESTS];
+    json_t *results[VT_BENCHY_TESTS]; /* benchy's keys, and after them ours; rates are samples per second, summed over
+                                         all ranks. NULL: the test was not run */
     int64_t epoch;
     const vt_batch *batch;
     char *path; /* of the JSON; rank 0's */
@@ -49,7 +38,6 @@ static vt_status next_batch(bench *b)
     int64_t replaced = 0;
     b->batch = NULL;
     while (b->batch == NULL) {
-        if (b->epoch < 0) vt_loader_begin(b->loader, b->epoch = 0, 0);
         VT_TRY(vt_reader_next(b->trainer, b->loader, &b->batch, &replaced));
         if (b->batch == NULL) vt_loader_begin(b->loader, ++b->epoch, 0);
     }
@@ -81,14 +69,21 @@ static vt_status run_iteration(bench *b, int test, const char *label, int64_t in
     return status;
 }
 
-/* Collective; all ranks begin and end together, so that rank 0's time is that of all. */
-static vt_status run_trial(bench *b, int test, const char *label, trial *t)
+/* Adds a number to one of a result's lists. */
+static void note(json_t *result, const char *list, double number)
+{
+    json_array_append_new(json_object_get(result, list), json_real(number));
+}
+
+/* Collective; all ranks begin and end together, so that rank 0's time is that of all. `result` gets what was measured;
+ * of a trial that warms up only the rate, if it is the first. */
+static vt_status run_trial(bench *b, int test, const char *label, bool warms, json_t *result)
 {
     vt_status status = VT_OK;
     const int64_t batches = b->settings.tests[test].batches, every = b->settings.report_every;
     char number[VT_NUMBER_SIZE];
-    double samples = 0;
-    t->iterations = vt_allocate((size_t)batches, sizeof *t->iterations, "benchy's rates");
+    double samples = 0, average = 0;
+    json_t *rates = json_array();
     VT_TRY(vt_world_agree(b->world, vt_stop_requested() ? VT_STOPPED : VT_OK));
     vt_range_begin("BENCHY::BenchmarkIterator::%s", label);
     const double begin = vt_clock_seconds();
@@ -96,21 +91,28 @@ static vt_status run_trial(bench *b, int test, const char *label, trial *t)
     for (int64_t i = 0; i < batches && status == VT_OK; i++) {
         status = run_iteration(b, test, label, i);
         if (status != VT_OK) break;
-        const double now = vt_clock_seconds();
-        t->iterations[i] = (double)b->batch->global_count / fmax(now - last, 1e-9);
-        t->average += t->iterations[i] / (double)batches;
+        const double now = vt_clock_seconds(), rate = (double)b->batch->global_count / fmax(now - last, 1e-9);
+        json_array_append_new(rates, json_real(rate));
+        average += rate / (double)batches;
         samples += (double)b->batch->global_count;
         last = now;
         if ((i + 1) % every == 0)
-            vt_log_info("BENCHY::%s::Iteration Throughput: %s", label, vt_text_double(t->iterations[i], number));
+            vt_log_info("BENCHY::%s::Iteration Throughput: %s", label, vt_text_double(rate, number));
     }
     vt_range_end();
     VT_TRY(vt_world_agree(b->world, status));
-    t->seconds = vt_clock_seconds() - begin;
-    t->rate = samples / t->seconds;
-    vt_log_info("BENCHY::%s::Average Iteration Throughput: %s", label, vt_text_double(t->average, number));
-    vt_log_info("BENCHY::%s::Trial Throughput: %s", label, vt_text_double(t->rate, number));
+    const double seconds = fmax(vt_clock_seconds() - begin, 1e-9), rate = samples / seconds;
+    vt_log_info("BENCHY::%s::Average Iteration Throughput: %s", label, vt_text_double(average, number));
+    vt_log_info("BENCHY::%s::Trial Throughput: %s", label, vt_text_double(rate, number));
+    if (warms && json_object_get(result, "warmup") == NULL) json_object_set_new(result, "warmup", json_real(rate));
+    if (warms) goto done;
+    json_array_append(json_object_get(result, "rates"), rates);
+    note(result, "avg_iter_throughput", average);
+    note(result, "trial_throughput", rate);
+    note(result, "trial_time", seconds);
+    note(result, "trials", rate);
 done:
+    json_decref(rates);
     return status;
 }
 
@@ -129,54 +131,31 @@ static vt_status run_test(bench *b, int test)
 {
     vt_status status = VT_OK;
     const vt_benchy_test *plan = &b->settings.tests[test];
-    result *r = &b->results[test];
+    double average = 0, squares = 0;
     if (!plan->runs) return VT_OK;
-    r->trials = vt_allocate((size_t)(plan->warmups + plan->trials), sizeof *r->trials, "benchy's rates");
-    const trial *counted = r->trials + plan->warmups;
+    json_t *result = b->results[test] = json_pack("{s:[], s:[], s:[], s:[], s:[]}", "rates", "avg_iter_throughput",
+                                                  "trial_throughput", "trial_time", "trials"); /* in this order */
+    const json_t *trials = json_object_get(result, "trials");
     if (test == VT_BENCHY_SYNTHETIC) VT_TRY(vt_world_agree(b->world, prepare_synthetic(b)));
     for (int64_t i = 0; i < plan->warmups + plan->trials && status == VT_OK; i++) {
         const bool warms = i < plan->warmups;
         char *label = vt_text_format(warms ? "%s_WARMUP_%lld" : "%s_%lld", names[test],
                                      (long long)(warms ? i : i - plan->warmups));
-        status = run_trial(b, test, label, &r->trials[i]);
+        status = run_trial(b, test, label, warms, result);
         free(label);
     }
-    for (int64_t i = 0; i < plan->trials; i++) r->average += counted[i].rate / (double)plan->trials;
-    for (int64_t i = 0; i < plan->trials; i++)
-        r->deviation += pow(counted[i].rate - r->average, 2) / (double)plan->trials;
-    r->deviation = sqrt(r->deviation);
+    if (status != VT_OK) goto done;
+    for (size_t i = 0; i < json_array_size(trials); i++)
+        average += json_real_value(json_array_get(trials, i)) / (double)plan->trials;
+    for (size_t i = 0; i < json_array_size(trials); i++)
+        squares += pow(json_real_value(json_array_get(trials, i)) - average, 2) / (double)plan->trials;
+    json_object_set_new(result, "average", json_real(average));
+    json_object_set_new(result, "standard_deviation", json_real(sqrt(squares))); /* of the population */
 done:
     return status;
 }
 
 /* ---- the JSON file ---- */
-
-/* `count` numbers that are `stride` bytes apart. */
-static json_t *numbers(const double *first, size_t stride, int64_t count)
-{
-    json_t *list = json_array();
-    for (int64_t i = 0; i < count; i++)
-        json_array_append_new(list,
-                              json_real(*(const double *)(const void *)((const char *)first + (size_t)i * stride)));
-    return list;
-}
-
-/* benchy's keys, and after them ours. */
-static json_t *json_of(const vt_benchy_test *plan, const result *r)
-{
-    const trial *counted = r->trials + plan->warmups;
-    const int64_t count = plan->trials;
-    json_t *rates = json_array();
-    for (int64_t i = 0; i < count; i++)
-        json_array_append_new(rates, numbers(counted[i].iterations, sizeof(double), plan->batches));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o*, s:f, s:f}", "rates", rates, /* in this order */
-                     "avg_iter_throughput", numbers(&counted->average, sizeof *counted, count), "trial_throughput",
-                     numbers(&counted->rate, sizeof *counted, count), "trial_time",
-                     numbers(&counted->seconds, sizeof *counted, count), "trials",
-                     numbers(&counted->rate, sizeof *counted, count), "warmup",
-                     plan->warmups > 0 ? json_real(r->trials[0].rate) : NULL, "average", r->average,
-                     "standard_deviation", r->deviation);
-}
 
 /* BENCHY_OUTPUT, else what the configuration says, else in the run directory. */
 static char *json_path(const vt_benchy_settings *settings, const char *run_directory)
@@ -216,13 +195,9 @@ static vt_status write_json(bench *b)
                              "batches_per_trial", (json_int_t)settings->tests[VT_BENCHY_FULL].batches);
     b->file = NULL;
     vt_log_info("BENCHY::INFO::Message: Writing JSON output to %s.", b->path);
-    bool whole = root != NULL;
     for (int test = 0; test < VT_BENCHY_TESTS; test++)
-        if (settings->tests[test].runs)
-            whole = json_object_set_new(root, names[test], json_of(&settings->tests[test], &b->results[test])) == 0 &&
-                    whole;
-    errno = whole ? 0 : EDOM; /* a rate that is no number */
-    const bool written = whole && json_dumpf(root, file, 0) == 0 && fputc('\n', file) != EOF;
+        if (b->results[test] != NULL) json_object_set(root, names[test], b->results[test]);
+    const bool written = json_dumpf(root, file, 0) == 0 && fputc('\n', file) != EOF;
     VT_CHECK(vt_file_close(file, written), "BENCHY_OUTPUT: can't write %s: %s", b->path, strerror(errno));
 done:
     json_decref(root);
@@ -233,12 +208,7 @@ done:
 
 static void close_bench(bench *b)
 {
-    for (int test = 0; test < VT_BENCHY_TESTS; test++) {
-        const vt_benchy_test *plan = &b->settings.tests[test];
-        result *r = &b->results[test];
-        for (int64_t i = 0; r->trials != NULL && i < plan->warmups + plan->trials; i++) free(r->trials[i].iterations);
-        free(r->trials);
-    }
+    for (int test = 0; test < VT_BENCHY_TESTS; test++) json_decref(b->results[test]);
     if (b->file != NULL) fclose(b->file);
     free(b->path);
     vt_benchy_settings_close(&b->settings);
@@ -249,7 +219,7 @@ vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
     static const char *const modes[] = {"Profiling mode single. Starting profiler on rank 0 only.",
                                         "Profiling mode all. Starting profiler on all ranks.", NULL};
     vt_status status = VT_OK;
-    bench b = {.trainer = run->loop.trainer, .world = run->world, .loader = run->loop.training_loader, .epoch = -1};
+    bench b = {.trainer = run->loop.trainer, .world = run->world, .loader = run->loop.training_loader};
     const bool first = b.world->rank == 0;
     const char *path = getenv("BENCHY_CONFIG_FILE");
     if (path != NULL && path[0] == '\0') path = NULL;
@@ -261,14 +231,16 @@ vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
     const bool profiles =
         b.settings.profile == VT_BENCHY_PROFILE_ALL || (first && b.settings.profile == VT_BENCHY_PROFILE_SINGLE);
     if (profiles) vt_profile_start();
+    vt_loader_begin(b.loader, 0, 0);
     for (int test = 0; test < VT_BENCHY_TESTS && status == VT_OK; test++) status = run_test(&b, test);
     if (profiles) vt_profile_stop();
     if (status != VT_OK) goto done;
     for (int test = 0; test < VT_BENCHY_TESTS; test++)
-        if (b.settings.tests[test].runs)
+        if (b.results[test] != NULL)
             vt_log_info("BENCHY::SUMMARY::%s%s average trial throughput: %.3f +/- %.3f",
                         test == VT_BENCHY_SYNTHETIC ? " " : "" /* the original's */, names[test],
-                        b.results[test].average, b.results[test].deviation);
+                        json_real_value(json_object_get(b.results[test], "average")),
+                        json_real_value(json_object_get(b.results[test], "standard_deviation")));
     VT_TRY(vt_world_agree(b.world, first ? write_json(&b) : VT_OK));
     *trains_on = b.settings.trains_on;
     vt_log_info("BENCHY::INFO::Message: Tests completed....%s", *trains_on ? "" : " exiting.");

@@ -106,7 +106,7 @@ done:
 }
 
 /* After one step: writes metrics.csv and the curves, and adds to the sums of the epoch. */
-static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double seconds, double waited)
+static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double seconds)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
@@ -116,7 +116,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
     progress->epoch_samples += figures->samples;
     progress->validation_loss = NAN;
     vt_record_step_figures step = {.samples = figures->samples,
-                                   .waited = waited,
+                                   .waited = figures->waited,
                                    .seconds = seconds,
                                    .loss = figures->loss,
                                    .gradient_norm = figures->gradient_norm,
@@ -137,13 +137,13 @@ done:
 
 /* A step whose data are bad. If a later step has been started, the bad one counts as skipped; otherwise the run ends as
  * if it had never begun. The error stays noted. */
-static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double seconds, double waited)
+static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double seconds)
 {
     vt_error cause;
     loop->bad_data = true;
     if (loop->trainer->pending == 0) return;
     vt_error_move_out(&cause);
-    if (note_step(loop, figures, seconds, waited) != VT_OK) vt_error_clear();
+    if (note_step(loop, figures, seconds) != VT_OK) vt_error_clear();
     vt_error_move_in(&cause);
 }
 
@@ -161,11 +161,11 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
             char sample[1024];
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
         }
-        double now = vt_clock_seconds(), waited = loop->waited[(figures.step - 1) % VT_STEPS_AHEAD];
-        loop->progress.epoch_seconds += now - loop->step_begin;
-        loop->progress.epoch_waited += waited;
-        if (status == VT_OK) status = note_step(loop, &figures, now - loop->step_begin, waited);
-        if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
+        const double now = vt_clock_seconds(), seconds = now - loop->step_begin;
+        loop->progress.epoch_seconds += seconds;
+        loop->progress.epoch_waited += figures.waited;
+        if (status == VT_OK) status = note_step(loop, &figures, seconds);
+        if (figures.bad_data) note_bad_data(loop, &figures, seconds);
         loop->progress.epoch_times = trainer->times;
         loop->step_begin = now;
         if (status != VT_OK) goto done;
@@ -296,13 +296,6 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
                            factor * own.optimizer};
 }
 
-static vt_status note_epoch(vt_loop *loop)
-{
-    const vt_trainer *trainer = loop->trainer;
-    const double shown_rate = vt_learning_rate_shown(trainer->config, trainer->length, loop->progress.step);
-    return vt_record_epoch(loop->record, &loop->progress, shown_rate);
-}
-
 /* Collective. The first sample of the epoch's last batch, as the model now predicts it. */
 static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batch)
 {
@@ -418,7 +411,6 @@ static vt_status train_epoch(vt_loop *loop)
         VT_ASSERT(status != VT_OK || batch != NULL); /* the steps were counted */
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
-        loop->waited[trainer->steps_started % VT_STEPS_AHEAD] = batch->waited;
         vt_sample_trace_add(loop->sample_trace, trainer->steps_started + 1, progress->epoch + 1, batch);
         status = vt_step_start(trainer, batch);
         vt_range_end();
@@ -431,7 +423,8 @@ static vt_status train_epoch(vt_loop *loop)
         if (status != VT_OK) goto done;
     }
     if (told) return VT_OK;
-    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop)));
+    const double shown_rate = vt_learning_rate_shown(trainer->config, trainer->length, progress->step);
+    VT_TRY(vt_world_agree(trainer->world, vt_record_epoch(loop->record, progress, shown_rate)));
     log_waiting(loop);
     VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));
 done:

@@ -175,12 +175,6 @@ done:
 
 /* ---- the details ---- */
 
-static void log_key(const char *text, void *context)
-{
-    (void)context;
-    vt_log_detail("%s", text);
-}
-
 /* "[384, 1536]"; in a .csv file "384x1536", so that no field holds a comma. */
 static const char *shape_text(const int64_t *shape, int dimensions, bool csv, char text[96])
 {
@@ -255,6 +249,7 @@ vt_status vt_run_log_opening(const vt_run *run)
     const vt_config *config = run->config;
     vt_split split = {0};
     vt_text table = {0};
+    vt_names options = vt_config_lines(config);
     char *path = vt_text_format("%s/parameters.csv", run->directory);
     if (config->pipeline_parallel > 1) VT_TRY(vt_split_open(config, &split));
     log_configuration_name(config);
@@ -278,12 +273,13 @@ vt_status vt_run_log_opening(const vt_run *run)
         vt_log_info("wireup_info and wireup_store have no effect: the launcher is recognised by itself");
     warn_of_settings(run);
     vt_log_detail("------------------ Configuration ------------------");
-    vt_config_print(config, log_key, NULL);
+    for (int64_t i = 0; i < options.count; i++) vt_log_detail("%s", options.names[i]);
     vt_log_detail("---------------------------------------------------");
     log_parameters(run->loop.trainer->parameters, &split, &table);
     if (run->world->rank == 0) VT_TRY(vt_file_write(path, table.characters, table.length));
 done:
     vt_text_close(&table);
+    vt_names_close(&options);
     vt_split_close(&split);
     free(path);
     return status;

@@ -72,16 +72,6 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
     free(threads);
 }
 
-void vt_reader_share(vt_world *world, vt_source *source)
-{
-    if (source->chunks != NULL) vt_chunk_cache_share(source->chunks, world);
-}
-
-size_t vt_reader_chunk_bytes(const vt_source *source)
-{
-    return source != NULL && source->chunks != NULL ? vt_chunk_cache_bytes(source->chunks) : 0;
-}
-
 char *vt_reader_chunks(vt_world *world, vt_source *source)
 {
     if (source->chunks == NULL) return NULL;
@@ -97,42 +87,34 @@ char *vt_reader_chunks(vt_world *world, vt_source *source)
                           counts[0], vt_text_bytes(counts[1], size), counts[2]);
 }
 
-/* The set is kept if it fits into *left, which becomes smaller. The system may still refuse. */
-static bool keep(vt_source *source, double *left)
+double vt_reader_keep_sets(const vt_config *config, vt_cache place, double free, vt_source *const sets[2], bool kept[2])
 {
-    const double bytes = vt_source_frame_bytes(source);
-    if (bytes > *left) return false;
-    if (source->kind->keep_frames(source) != VT_OK) {
-        vt_error_clear();
-        return false;
+    const bool is_device = place == VT_CACHE_DEVICE;
+    const char *rank = config->ranks > 1 ? " on each rank" : "";
+    char size[2][VT_NUMBER_SIZE], left[VT_NUMBER_SIZE];
+    double taken = 0;
+    kept[0] = kept[1] = false;
+    if ((int)place != config->cache || sets[0]->frame_count == 0) return 0;
+    for (int i = 0; i < 2; i++) {
+        const double bytes = vt_source_frame_bytes(sets[i]);
+        kept[i] = taken + bytes <= free && (is_device || sets[i]->kind->keep_frames(sets[i]) == VT_OK);
+        if (kept[i]) taken += bytes;
+        vt_text_bytes(bytes, size[i]);
     }
-    *left -= bytes;
-    return true;
-}
-
-void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_source *training,
-                          vt_source *validation)
-{
-    char sizes[3][VT_NUMBER_SIZE];
-    if (config->cache != VT_CACHE_HOST || training->frame_count == 0) return;
-    const double available = vt_memory_available();
-    const double before = available < 0 ? INFINITY : available / vt_world_ranks_of_memory(world, NULL) - needed;
-    double left = before; /* of this rank's share of what is free, beside what it will need */
-    const bool first = keep(training, &left), second = keep(validation, &left);
-    vt_text_bytes(vt_source_frame_bytes(training), sizes[0]);
-    vt_text_bytes(vt_source_frame_bytes(validation), sizes[1]);
-    vt_text_bytes(fmax(before, 0), sizes[2]);
-    const char *rank = world->ranks > 1 ? " on each rank" : "";
-    if (first && second)
+    vt_error_clear(); /* the system may refuse */
+    vt_text_bytes(fmax(free, 0), left);
+    if (!kept[0] || !kept[1])
+        vt_log_warning("cache: %s asks for %s for training and %s for validation%s, but %s%s are free beside the run: "
+                       "%s is kept there, the rest is read each time",
+                       is_device ? "device" : "host", size[0], size[1], rank, left,
+                       is_device ? " of the device's memory" : "",
+                       kept[0]   ? "only the training set"
+                       : kept[1] ? "only the validation set"
+                                 : "nothing");
+    else if (!is_device)
         vt_log_info("cache: what was read stays in memory: %s for training and %s for validation%s; %s are free",
-                    sizes[0], sizes[1], rank, sizes[2]);
-    else
-        vt_log_warning("cache: host asks for %s for training and %s for validation%s, but %s are free beside the run: "
-                       "%s is kept in memory, the rest is read from the files each time",
-                       sizes[0], sizes[1], rank, sizes[2],
-                       first    ? "only the training set"
-                       : second ? "only the validation set"
-                                : "nothing");
+                    size[0], size[1], rank, left);
+    return taken;
 }
 
 /* What any rank that has a part of a sample couldn't read is bad for all of them. */

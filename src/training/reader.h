@@ -34,16 +34,11 @@ typedef struct {
 vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, vt_reader_use use,
                                 vt_source *source, vt_loader **loader);
 
-/* With `cache: host`: from now on the sources keep in memory what they have read, as far as it fits beside the `needed`
- * bytes that this rank is going to take; the log says what is kept, or why not. Before anything is read. */
-void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_source *training,
-                          vt_source *validation);
-
-/* Collective, before anything is read: what one rank of a node decodes of a set's files serves the others, too. */
-void vt_reader_share(vt_world *world, vt_source *source);
-
-/* What this rank's share of the decoded chunks of a set may come to take; NULL: 0. */
-size_t vt_reader_chunk_bytes(const vt_source *source);
+/* If `cache` names this place: which of the sets, training and validation, are kept there, where this rank has `free`
+ * bytes beside the run (INFINITY: nobody knows); the log says why not. In the host's memory they keep from now on what
+ * they have read; before anything is read. Returns the bytes of what is kept. */
+double vt_reader_keep_sets(const vt_config *config, vt_cache place, double free, vt_source *const sets[2],
+                           bool kept[2]);
 
 /* Collective. How many chunks of the set all ranks have decoded, in words, malloc'd; NULL: none. */
 char *vt_reader_chunks(vt_world *world, vt_source *source);

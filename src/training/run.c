@@ -63,24 +63,6 @@ static void log_epoch_length(const vt_run *run)
                 (long long)progress->step, (long long)(run->loop.length.of_rate.run - progress->step));
 }
 
-/* Which sets the device's memory has room for beside the run. Returns their bytes. */
-static double plan_caches(vt_run *run, double available)
-{
-    char sizes[3][VT_NUMBER_SIZE];
-    const double left = available - vt_plan_total(&run->plan), training = vt_source_frame_bytes(run->training),
-                 both = training + vt_source_frame_bytes(run->validation);
-    if (run->config->cache != VT_CACHE_DEVICE || run->training->frame_count == 0) return 0;
-    run->caches_training = available < 0 || training <= left;
-    run->caches_validation = available < 0 || both <= left;
-    if (run->caches_validation) return both;
-    vt_log_warning(
-        "cache: device asks for %s for training and %s for validation, but %s of the device's memory are free "
-        "beside the run: %s kept there, the rest is read each time",
-        vt_text_bytes(training, sizes[0]), vt_text_bytes(both - training, sizes[1]),
-        vt_text_bytes(fmax(left, 0), sizes[2]), run->caches_training ? "only the training set is" : "nothing is");
-    return run->caches_training ? training : 0;
-}
-
 /* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
 static vt_status open_device(vt_run *run)
 {
@@ -88,7 +70,8 @@ static vt_status open_device(vt_run *run)
     const vt_config *config = run->config;
     vt_plan_options planned = vt_plan_options_of(run->world, run->backend);
     const vt_source *const sets[] = {run->training, run->validation, run->test};
-    for (int i = 0; i < 3; i++) planned.chunk_bytes += vt_reader_chunk_bytes(sets[i]);
+    for (int i = 0; i < 3; i++)
+        if (sets[i] != NULL) planned.chunk_bytes += vt_chunk_cache_bytes(sets[i]->chunks);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_plan_make(config, &planned, &run->plan));
     const double available =
@@ -97,16 +80,17 @@ static vt_status open_device(vt_run *run)
     if (planned.device_memory)
         VT_TRY(vt_budget_check_host(config, &run->plan,
                                     vt_memory_available() / vt_world_ranks_of_memory(run->world, NULL)));
-    const double cached = plan_caches(run, available);
+    const double cached =
+        vt_reader_keep_sets(config, VT_CACHE_DEVICE, available < 0 ? INFINITY : available - vt_plan_total(&run->plan),
+                            (vt_source *const[]){run->training, run->validation}, run->cached);
     run->settled = *config; /* its strings stay the configuration's */
     VT_TRY(vt_budget_keep_outputs(&run->settled, &planned, cached, available, &run->plan));
     config = run->config = &run->settled;
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend,
-                                 (vt_reader_use){.training = true, .indices_only = run->caches_training}, run->training,
+                                 (vt_reader_use){.training = true, .indices_only = run->cached[0]}, run->training,
                                  &run->loop.training_loader));
-    VT_TRY(vt_reader_open_loader(config, run->world, run->backend,
-                                 (vt_reader_use){.indices_only = run->caches_validation}, run->validation,
-                                 &run->loop.validation_loader));
+    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, (vt_reader_use){.indices_only = run->cached[1]},
+                                 run->validation, &run->loop.validation_loader));
 done:
     return status;
 }
@@ -117,14 +101,27 @@ static vt_status open_caches(vt_run *run)
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
     vt_device_cache **caches = run->loop.trainer->caches;
-    if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &caches[0]));
-    if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &caches[1]));
-    if (run->caches_training)
+    vt_source *const sets[] = {run->training, run->validation};
+    for (int i = 0; i < 2; i++)
+        if (run->cached[i]) VT_TRY(vt_device_cache_open(run->backend, sets[i], &caches[i]));
+    if (run->cached[0] || run->cached[1])
         vt_log_info("cache: the %s in the device's memory, read in %.1f s",
-                    run->caches_validation ? "training and validation sets are" : "training set is",
+                    !run->cached[0]  ? "validation set is"
+                    : run->cached[1] ? "training and validation sets are"
+                                     : "training set is",
                     vt_clock_seconds() - begin);
 done:
     return status;
+}
+
+/* What stays in the host's memory, beside what the run is going to take of it. */
+static void keep_in_host(const vt_run *run)
+{
+    const double available = vt_memory_available(), ranks = vt_world_ranks_of_memory(run->world, NULL);
+    const double needed = run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes;
+    bool kept[2];
+    (void)vt_reader_keep_sets(run->config, VT_CACHE_HOST, available < 0 ? INFINITY : available / ranks - needed,
+                              (vt_source *const[]){run->training, run->validation}, kept);
 }
 
 /* What the run writes besides its log. Rank 0 writes for all. */
@@ -333,8 +330,8 @@ static vt_status run_phases(vt_run *run)
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
     VT_TRY(check_same_data(run));
-    vt_reader_share(world, run->training);
-    vt_reader_share(world, run->validation);
+    vt_chunk_cache_share(run->training->chunks, world);
+    vt_chunk_cache_share(run->validation->chunks, world);
     VT_TRY(vt_run_open_test_set(run));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
@@ -346,9 +343,7 @@ static vt_status run_phases(vt_run *run)
     VT_TRY(vt_world_agree(world, vt_run_log_opening(run)));
     vt_run_log_test_set(run);
     log_profiling(run->config);
-    vt_reader_open_cache(run->config, world,
-                         run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
-                         run->training, run->validation);
+    keep_in_host(run);
     VT_TRY(vt_world_agree(world, open_caches(run)));
     bool trains = true;
     if (run->config->enable_benchy) {
@@ -374,11 +369,11 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     vt_run run = {.config = config, .lock = -1, .lock_above = -1};
     vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
-    if (run.world->rank != 0) vt_log_mute();
-    vt_log_bare_scripts(!config->log_prefix);
+    vt_log_filter.muted = run.world->rank != 0;
+    vt_log_filter.bare_scripts = !config->log_prefix;
     status = run_phases(&run);
 done:
-    if (status == VT_ERROR) vt_log_failure(vt_error_text());
+    if (status == VT_ERROR) vt_log_failure("%s", vt_error_text());
     close_run(&run);
     vt_stop_unwatch();
     if (vt_log_close() != VT_OK && status == VT_OK) status = VT_ERROR;

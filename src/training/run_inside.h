@@ -37,9 +37,8 @@ typedef struct {
     bool told_of_waiting;     /* the warning that steps wait for data was logged */
     vt_run_progress progress; /* where to continue; vt_run_progress_start for the beginning */
     /* the current epoch; set by vt_loop_run */
-    int64_t epoch_started;         /* its steps that were started; `progress` has those taken */
-    double waited[VT_STEPS_AHEAD]; /* for the batches of steps that are pending, by step */
-    double step_begin;             /* seconds */
+    int64_t epoch_started; /* its steps that were started; `progress` has those taken */
+    double step_begin;     /* seconds */
 } vt_loop;
 
 extern const vt_run_progress vt_run_progress_start;
@@ -59,7 +58,7 @@ typedef struct {
     vt_task *task;
     vt_backend *backend;
     vt_plan plan;
-    bool caches_training, caches_validation; /* in the device's memory */
+    bool cached[2]; /* training and validation set, in the device's memory */
     vt_checkpoint_subject subject;
     vt_loop loop;
 

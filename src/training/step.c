@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
 #include "training/trainer_inside.h"
@@ -140,7 +139,7 @@ static bool should_replay(const vt_trainer *trainer)
     enum { FIRST_STEPS = 2 };
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
            !trainer->measured && !trainer->config->comm_trace &&
-           (trainer->config->profile_graphs || !vt_profile_records()) &&
+           (trainer->config->profile_graphs || !vt_profile_records) &&
            (trainer->world->ranks == 1 || trainer->world->device_engine->device_memory);
 }
 
@@ -189,8 +188,11 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     started->terms = trainer->shape.last_alone ? 1 : rollout;
     started->source = batch->source;
     const double rate = vt_learning_rate_at(trainer->config, trainer->length, trainer->steps_started);
-    started->figures = (vt_step_figures){
-        .step = trainer->steps_started + 1, .samples = batch->global_count, .learning_rate = rate, .bad_sample = -1};
+    started->figures = (vt_step_figures){.step = trainer->steps_started + 1,
+                                         .samples = batch->global_count,
+                                         .waited = batch->waited,
+                                         .learning_rate = rate,
+                                         .bad_sample = -1};
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
     if (vt_learning_rate_restarts(trainer->config, trainer->length, trainer->steps_started))
         vt_optimizer_restart(trainer->optimizer);
@@ -214,15 +216,9 @@ int64_t vt_step_latency(const vt_trainer *trainer)
 
 int64_t vt_trainer_first_sample(const vt_trainer *trainer, int64_t own)
 {
-    const int ranks = trainer->world->ranks;
-    double *samples = vt_allocate((size_t)ranks, sizeof *samples, "a bad sample");
-    int64_t first = -1;
-    samples[trainer->world->rank] = (double)own + 1;
-    vt_world_sum(trainer->world, samples, ranks);
-    for (int rank = ranks - 1; rank >= 0; rank--)
-        if (samples[rank] > 0) first = (int64_t)samples[rank] - 1;
-    free(samples);
-    return first;
+    const double rank = trainer->world->rank;
+    const bool is_first = vt_world_most(trainer->world, own >= 0 ? -rank : -INFINITY) == -rank;
+    return (int64_t)vt_world_most(trainer->world, is_first ? (double)own : -1);
 }
 
 /* Collective. Finds the first sample whose target makes the loss infinite, or else the first non-finite one, of the

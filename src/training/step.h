@@ -54,6 +54,7 @@ typedef struct {
     int64_t step;    /* its number, 1 for the run's first */
     double loss;     /* mean over the samples */
     int64_t samples; /* of all ranks */
+    double waited;   /* seconds, for its batch */
     double learning_rate;
     double gradient_norm; /* before clipping; NAN or INFINITY: there was no update */
     double loss_scale;    /* of the step to come (fp16), 1 without one */

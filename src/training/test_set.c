@@ -24,7 +24,7 @@ vt_status vt_run_open_test_set(vt_run *run)
     if (run->test_obstacle != NULL)
         vt_source_close(&run->test);
     else
-        vt_reader_share(run->world, run->test);
+        vt_chunk_cache_share(run->test->chunks, run->world);
 done:
     return status;
 }

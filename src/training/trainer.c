@@ -135,12 +135,13 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->backend = backend;
     trainer->world = world;
     trainer->loss = vt_loss_kind_of(config);
-    trainer->task = options->task;
     vt_parameters_storage storage;
     trainer->shape = vt_schedule_shape(config, world->coordinate[VT_AXIS_PIPELINE], vt_config_longest_rollout(config));
     trainer->shape.gpipe = trainer->shape.gpipe || options->gpipe;
     trainer->length.run = options->steps;
     VT_TRY(vt_model_check(config, backend));
+    if (options->task == NULL) VT_TRY(vt_task_open(config, NULL, NULL, &trainer->own_task));
+    trainer->task = options->task != NULL ? options->task : trainer->own_task;
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_model_open(config, trainer->parameters, &trainer->model));
@@ -176,16 +177,11 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
     vt_plan plan;
     vt_trainer_options whole = *options;
     vt_world *own_world = NULL;
-    vt_task *own_task = NULL;
     *trainer = NULL;
     if (whole.world == NULL) {
         const vt_launch alone = {.world_size = 1, .local_size = 1};
         VT_TRY(vt_world_open(config, &alone, &own_world));
         whole.world = own_world;
-    }
-    if (whole.task == NULL) {
-        VT_TRY(vt_task_open(config, NULL, NULL, &own_task));
-        whole.task = own_task;
     }
     vt_plan_options planned = vt_plan_options_of(whole.world, backend);
     planned.gpipe = whole.gpipe;
@@ -193,12 +189,10 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
     VT_TRY(vt_trainer_build(config, &whole, backend,
                             (vt_arena_sizes){plan.arena_bytes, plan.shared_bytes, plan.offload}, trainer));
     (*trainer)->own_world = own_world;
-    (*trainer)->own_task = own_task;
     vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed, "");
     vt_optimizer_average_begin((*trainer)->optimizer);
     return VT_OK;
 done:
-    vt_task_close(&own_task);
     vt_world_close(&own_world, false);
     return status;
 }

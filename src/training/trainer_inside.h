@@ -147,8 +147,8 @@ typedef struct {
     vt_offload_sizes offload;
 } vt_arena_sizes;
 
-/* Collective. As vt_trainer_open, but world and task must be given, and the parameters have no values yet. Sizes
- * SIZE_MAX, over the dry back end: any number of bytes. */
+/* Collective. As vt_trainer_open, but the world must be given, and the parameters have no values yet. Sizes SIZE_MAX,
+ * over the dry back end: any number of bytes. */
 vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
                            vt_arena_sizes sizes, vt_trainer **trainer);
 

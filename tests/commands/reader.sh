@@ -142,6 +142,8 @@ YAML
     refuted grep "exiting" log
     echo "full: {batches: 3}" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "full.batches" "nbatches" -- train --enable_benchy
+    echo "IO: 3" >bad.yaml
+    BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "IO is the text '3'; expected an object with its settings" -- train --enable_benchy
     echo "global: {profiler_mode: some}" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "profiler_mode" "single|all|none" -- train --enable_benchy
     BENCHY_CONFIG_FILE=none.yaml refuses "none.yaml" "No such file" -- train --enable_benchy

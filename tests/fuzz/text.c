@@ -46,7 +46,7 @@ static void try_damaged(const uint8_t *data, size_t size)
     static size_t length;
     vt_corpus *corpus = NULL;
     if (path == NULL) {
-        vt_log_mute();
+        vt_log_filter.muted = true;
         path = vt_fuzz_write("known", "b a b c", 7);
         kept = vt_text_format("%s.vitrain", path);
         VT_ASSERT(vt_corpus_open(path, NULL, &options, &corpus) == VT_OK);

@@ -109,7 +109,7 @@ TEST(chunks_take_the_memory_that_is_planned)
     vt_chunk_cache_close(&cache);
     EXPECT(getrlimit(RLIMIT_AS, &before) == 0);
     limit = before;
-    limit.rlim_cur = (rlim_t)vt_memory_address_space() + 8 * most;
+    limit.rlim_cur = (rlim_t)vt_memory_of_process("VmSize") + 8 * most;
     vt_chunk_cache_open(&cache, (int64_t)budget);
     EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
     const size_t allowed = vt_chunk_cache_bytes(&cache);

@@ -222,7 +222,7 @@ static vt_status open_path(const char *path)
 TEST(yaml_files_that_are_none)
 {
     char path[300];
-    EXPECT_ERROR(open_path(vt_test_directory()), "is a directory; expected a file");
+    EXPECT_ERROR(open_path(vt_test_directory()), "Is a directory; expected a file");
     snprintf(path, sizeof path, "%s/missing.yaml", vt_test_directory());
     EXPECT_ERROR(open_path(path), "missing.yaml: No such file or directory");
     snprintf(path, sizeof path, "%s", write_yaml("base: {}\n"));

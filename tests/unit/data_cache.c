@@ -168,29 +168,21 @@ TEST(batches_of_indices_only)
 TEST(a_cache_that_does_not_fit_is_left_out)
 {
     const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
-    vt_world *world = NULL;
-    char order[] = "tp-cp-dp";
-    vt_config config = {.cache = VT_CACHE_HOST,
-                        .ranks = 1,
-                        .tensor_parallel = 1,
-                        .pipeline_parallel = 1,
-                        .context_parallel = 1,
-                        .data_parallel = 1,
-                        .parallel_order = order};
-    EXPECT_OK(vt_world_open_dry(&config, 0, 1, NULL, &world));
+    const vt_config config = {.cache = VT_CACHE_HOST, .ranks = 1};
     for (int fits = 0; fits < 2; fits++) {
         float values[3 * 32];
         vt_dataset *training = open_dataset(&fields, true, VT_UNSET_INTEGER);
         vt_dataset *validation = open_again(true, VT_UNSET_INTEGER);
-        vt_reader_open_cache(&config, world, fits != 0 ? 0 : 1e18, vt_dataset_source(training),
-                             vt_dataset_source(validation));
+        vt_source *const sets[] = {vt_dataset_source(training), vt_dataset_source(validation)};
+        bool kept[2];
+        EXPECT((vt_reader_keep_sets(&config, VT_CACHE_HOST, fits != 0 ? 1e18 : 100, sets, kept) > 0) == fits);
+        EXPECT(kept[0] == fits && kept[1] == fits);
         EXPECT_OK(test_read_frame(training, 0, values));
         EXPECT_OK(test_read_frame(validation, 0, values));
         EXPECT(kept_frames(training) == fits && kept_frames(validation) == fits);
         vt_dataset_close(&training);
         vt_dataset_close(&validation);
     }
-    vt_world_close(&world, false);
 }
 
 /* A batch that is put together in a device's memory is the one that would have been read. */

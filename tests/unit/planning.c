@@ -281,7 +281,7 @@ static double messages_of(const vt_plan *plan, int64_t *operations)
     return bytes;
 }
 
-/* Beyond five micro-batches a step is extrapolated: it must lie on the line through steps of four and five. */
+/* Each further micro-batch adds the same: a step of many lies on the line through steps of four and five. */
 TEST(steps_of_many_micro_batches)
 {
     enum { PARTS = 3 };

@@ -618,7 +618,7 @@ TEST(rows_of_a_resumed_run)
         {VT_ROWS_SAMPLES, "1,4,\"a, b\"\n1,5,\"#\"\n1,6,x\n1,7,\"\"\"\"\n3,8,\"\"\n", 2, "3,9,\"\"\n",
          "1,4,\"a, b\"\n1,5,\"#\"\n1,7,\"\"\"\"\n3,9,\"\"\n", 1}};
     int64_t before = copies();
-    vt_log_mute(); /* commands/checkpoint looks at the warnings */
+    vt_log_filter.muted = true; /* commands/checkpoint looks at the warnings */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *after = reopened(cases[i].kind, cases[i].before, cases[i].last, cases[i].row);
         EXPECT(strcmp(after, cases[i].after) == 0, "case %zu: %s", i, after);

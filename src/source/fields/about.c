@@ -105,7 +105,7 @@ void vt_fields_about_sign(vt_fields_about *about, const char *command)
     char text[VT_NOW_SIZE];
     free(about->made_by);
     free(about->date);
-    about->made_by = vt_text_format("vitrain %s %s", vt_version(), command);
+    about->made_by = vt_text_format("vitrain %s %s", vt_version, command);
     about->date = vt_text_copy(vt_fields_about_now(text));
 }
 
