@@ -186,7 +186,7 @@ static void close_fixture(fixture *f)
     vt_optimizer_close(&f->optimizer);
     vt_model_close(&f->model);
     vt_parameters_close(&f->parameters);
-    close_alone(&f->a);
+    alone_close(&f->a);
     vt_backend_close(&f->backend);
 }
 

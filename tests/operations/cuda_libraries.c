@@ -2,6 +2,7 @@
 #include "operations/guarded.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
+#include "settings.h"
 #include "test.h"
 
 static bool has_gpu(void)
@@ -19,16 +20,14 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
         vt_test_skip("this machine has a GPU");
         return;
     }
-    vt_config *config = NULL;
     vt_backend *backend = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     EXPECT_OK(vt_backend_open(config, 0, 0, &backend));
     EXPECT(backend != NULL && strncmp(backend->name, "CPU", 3) == 0);
     vt_backend_close(&backend);
     EXPECT_OK(vt_config_set(config, "device", "cuda"));
     EXPECT_ERROR(vt_backend_open(config, 0, 0, &backend), "--device=cpu");
     EXPECT(backend == NULL);
-    vt_config_close(&config);
 }
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
@@ -85,7 +84,7 @@ TEST(cudnn_has_kernels_for_attention)
         vt_attention_key shape = {16,  8,   48,  4050, 4050, 384,    384,  384,   384, 384,
                                   384, 384, 384, pass, type, causal, type, false, 0};
         if (causal) shape.queries = shape.keys = 256;
-        vt_fused_graph graph;
+        SCOPED(vt_fused_graph) graph;
         EXPECT(vt_attention_graph_open(library, NULL, h200, &shape, &graph), "pass %d, type %d, causal %d: %s", pass,
                type, causal, graph.failure);
         EXPECT(graph.operation_count == operations[pass] + 4 * causal, "%d operations", graph.operation_count);
@@ -94,7 +93,6 @@ TEST(cudnn_has_kernels_for_attention)
         if (pass == VT_ATTENTION_REPEATABLE && !causal)
             EXPECT(graph.workspace_bytes > 2LL * 16 * 8 * 4050 * 4050 && graph.workspace_bytes < (80LL << 30) / 16,
                    "%lld bytes", (long long)graph.workspace_bytes);
-        vt_fused_graph_close(&graph);
     }
 }
 
@@ -113,13 +111,12 @@ TEST(cudnn_has_kernels_for_convolutions)
             const vt_convolution_key key = {variant % 3, type, 2, s[0], in, s[2], s[3] == s[1] ? in : s[3], s[4]};
             const vt_fused_needs needs = {.same_bits = variant / 3 % 2 == 0,
                                           .exact = type == VT_FLOAT32 && variant < 3};
-            vt_fused_graph graph;
+            SCOPED(vt_fused_graph) graph;
             vt_fused_plan found[VT_FUSED_MOST_PLANS];
             vt_fused_graph_begin(library, NULL, h200, &graph);
             vt_convolution_describe(&key, &graph);
             EXPECT(vt_fused_graph_find_plans(&graph, needs, VT_FUSED_ANY_PROPOSAL, 1, found) == 1,
                    "shape %zu, variant %d: %s", i, (int)variant, graph.failure);
-            vt_fused_graph_close(&graph);
         }
     }
 }
@@ -141,13 +138,12 @@ TEST(cudnn_has_kernels_for_products_with_gelu)
                                          .hidden_stride = 4 * in,
                                          .result_stride = 4 * in};
         const vt_fused_needs needs = {.same_bits = true};
-        vt_fused_graph graph;
+        SCOPED(vt_fused_graph) graph;
         vt_fused_plan found[VT_FUSED_MOST_PLANS];
         vt_fused_graph_begin(library, NULL, h200, &graph);
         vt_gelu_product_describe(&key, &graph);
         EXPECT(vt_fused_graph_find_plans(&graph, needs, VT_FUSED_ANY_PROPOSAL, 1, found) == 1, "variant %d: %s",
                variant, graph.failure);
-        vt_fused_graph_close(&graph);
     }
 }
 

@@ -164,7 +164,7 @@ void refuse_graphs(int count)
 /* Between two events of the stand-in lies a millisecond. */
 TEST(operations_are_timed_by_the_devices_clock)
 {
-    vt_backend *backend = NULL;
+    SCOPED(vt_backend) *backend = NULL;
     void *memory = NULL;
     int count = 0;
     EXPECT_OK(path_open_trainers(PATH_STREAMS_LATE, &backend));
@@ -177,7 +177,6 @@ TEST(operations_are_timed_by_the_devices_clock)
     vt_times_close(backend);
     backend->release(backend, memory);
     EXPECT_OK(backend->check(backend));
-    vt_backend_close(&backend);
 }
 
 #else

@@ -22,7 +22,7 @@ static bool same_results(const product_case *a, const product_case *b)
 static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
 {
     const int times = isa == PATH_GPU ? 2 : 1;
-    vt_backend *plain = open_path(VT_ISA_PLAIN);
+    SCOPED(vt_backend) *plain = open_path(VT_ISA_PLAIN);
     product_case made[2];
     float *bias = vt_test_owned(malloc((size_t)s->out * sizeof *bias));
     uint16_t *rounded = vt_test_owned(malloc((size_t)s->out * sizeof *rounded));
@@ -39,7 +39,6 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
     product_case_compare(&made[0]);
     EXPECT(times == 1 || same_results(&made[0], &made[1]), "%s, %lld x %lld x %lld: kept choices", half_name(type),
            (long long)s->rows, (long long)s->in, (long long)s->out);
-    vt_backend_close(&plain);
 }
 
 /* With 8 numbers and fewer, odd sizes, and those of a model: with and without alignment. */

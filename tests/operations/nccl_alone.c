@@ -37,7 +37,7 @@ static bool open_alone(alone *a)
     return true;
 }
 
-static void close_alone(alone *a)
+static void alone_close(alone *a)
 {
     a->backend->release(a->backend, a->data);
     a->backend->release(a->backend, a->other);
@@ -94,7 +94,7 @@ GPU_TEST(nccl_of_one_rank)
     if (!open_alone(&a)) {
         vt_test_skip("%s", vt_error_text());
         vt_error_clear();
-        close_alone(&a);
+        alone_close(&a);
         return;
     }
     for (int operation = 0; operation < 5; operation++) {
@@ -109,5 +109,5 @@ GPU_TEST(nccl_of_one_rank)
         EXPECT(a.backend->replay(a.backend));
         expect_values(&a, is_elsewhere(operation) ? a.other : a.data, names[operation]);
     }
-    close_alone(&a);
+    alone_close(&a);
 }

@@ -85,7 +85,7 @@ static inline void open_samples(side *s, const vt_test_samples *samples, const c
                                       samples->tensors[1] + (size_t)first * samples->bytes[1]}};
 }
 
-static inline void close_side(side *s)
+static inline void side_close(side *s)
 {
     rig_close(&s->rig);
     free(s->input);
@@ -176,11 +176,11 @@ static inline const expectation *expect_of(const char *model, open_side_function
     last = (expectation){.model = strdup(model)};
     open_side(&one, model, &alone);
     follow(&one, &last.record, model);
-    close_side(&one);
+    side_close(&one);
     if (rank > 0) return &last;
     open_side(&one, model, &alone);
     last.allowed = measure_allowed(one.rig.trainer, &one.batch);
-    close_side(&one);
+    side_close(&one);
     return &last;
 }
 
@@ -194,7 +194,7 @@ static inline void compare_with_one(const char *model, const char *layout, open_
     const record *one = &expected->record;
     const char *what = SETTINGS("%s %s", model, layout);
     record many;
-    side s;
+    SCOPED(side) s;
     open_side(&s, what, &launch);
     follow(&s, &many, what);
     for (int step = 0; step < STEPS; step++)
@@ -213,7 +213,6 @@ static inline void compare_with_one(const char *model, const char *layout, open_
                what, i, (double)got, (double)wanted);
     }
     release(&many);
-    close_side(&s);
 }
 
 #endif

@@ -164,7 +164,7 @@ static void compare_pipeline(const char *model, const char *pipeline)
     enum { MANY_STEPS = 10 };
     vt_launch launch, alone = {.world_size = 1, .local_size = 1};
     EXPECT_OK(vt_launch_detect(&launch));
-    side one, many;
+    SCOPED(side) one, many;
     batch_size = 8;
     open_side(&one, SETTINGS("depth=6 %s", model), &alone);
     open_side(&many, SETTINGS("depth=6 pipeline_parallel=%d %s %s", launch.world_size, model, pipeline), &launch);
@@ -176,8 +176,6 @@ static void compare_pipeline(const char *model, const char *pipeline)
                expected.loss);
     }
     compare_bits(&one, &many, model);
-    close_side(&one);
-    close_side(&many);
 }
 
 TEST(stages_alone_are_one_rank_to_the_bit)
@@ -385,7 +383,7 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
 {
     const int last = launch->world_size - 1;
     char host[VT_HOST_SIZE], expected[96] = "no memory for ";
-    side s;
+    SCOPED(side) s;
     open_world(&s, SETTINGS("zero_stage=%s comm_timeout=120", stage), launch);
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %.60s: no memory for ", last, host);
@@ -397,7 +395,6 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
     EXPECT(status == VT_OK || strstr(vt_error_text(), expected) != NULL, "%s: '%s'", stage, vt_error_text());
     EXPECT(told, "%s: the %d. allocation", stage, number + 1);
     vt_error_clear();
-    close_side(&s);
     return status != VT_OK;
 }
 

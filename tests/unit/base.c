@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "settings.h"
 #include "test.h"
 
 /* ---- memory ---- */
@@ -20,12 +21,11 @@ TEST(large_memory_is_aligned_and_refused_when_there_is_none)
 {
     static const size_t sizes[] = {0, 1, 63, 4097, (size_t)2 << 20, ((size_t)5 << 20) + 7};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        unsigned char *memory = vt_allocate_large(sizes[s]);
+        unsigned char *memory = vt_test_owned(vt_allocate_large(sizes[s]));
         const uintptr_t alignment = sizes[s] < (size_t)2 << 20 ? 64 : (uintptr_t)2 << 20;
         const uintptr_t beyond = (uintptr_t)memory % alignment;
         EXPECT(memory != NULL && beyond == 0, "%zu bytes at %p", sizes[s], (void *)memory);
         if (memory != NULL) memset(memory, 0x5a, sizes[s]);
-        free(memory);
     }
     EXPECT(vt_allocate_large((size_t)-1) == NULL, "all of the address space");
 }
@@ -324,23 +324,21 @@ TEST(cells_of_tables)
                                            {"'", "'"},           {"'=a", "''=a"},       {"''-a", "'''-a"},
                                            {"a\nb", "\"a\nb\""}, {"\tx", "'\tx"},       {"'tis", "'tis"}};
     for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
-        vt_text line = {0};
+        SCOPED(vt_text) line = {0};
         vt_csv_append(&line, cells[i][0]);
         EXPECT(strcmp(line.characters, cells[i][1]) == 0, "%zu: %s", i, line.characters);
         if (line.characters[0] != '"') EXPECT(strcmp(vt_csv_written(line.characters), cells[i][0]) == 0, "%zu", i);
-        vt_text_close(&line);
     }
 }
 
 /* A sparse file without line ends must not take memory for all of it. */
 TEST(long_lines_come_in_pieces)
 {
-    char *path = vt_text_format("%s/lines", vt_test_directory());
+    const char *path = test_write("lines", "one\ntwo", 7);
     char *line = NULL;
     size_t size = 0;
     int64_t bytes = 0;
-    FILE *file = fopen(path, "w");
-    EXPECT(fprintf(file, "one\ntwo") == 7 && fclose(file) == 0);
+    FILE *file = NULL;
     EXPECT_OK(vt_file_open(path, &file, &bytes));
     EXPECT(bytes == 7 && vt_file_line(file, &line, &size) == 4 && strcmp(line, "one\n") == 0);
     EXPECT(vt_file_line(file, &line, &size) == 3 && strcmp(line, "two") == 0);
@@ -354,7 +352,6 @@ TEST(long_lines_come_in_pieces)
     fclose(file);
     free(line);
     EXPECT_ERROR(vt_file_read(path, 100, &line, NULL), "lines has 1099511627776 bytes, expected at most 100");
-    free(path);
 }
 
 /* Wherever the limit of open files was met, the message says which and what raises it. */
@@ -397,14 +394,7 @@ static void *reader(void *context)
 
 static void write_cores(const char *domain, const char *list)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", vt_test_directory(), domain);
-    EXPECT(mkdir(path, 0777) == 0);
-    snprintf(path, sizeof path, "%s/%s/cpulist", vt_test_directory(), domain);
-    FILE *file = fopen(path, "w");
-    VT_ASSERT(file != NULL);
-    fputs(list, file);
-    fclose(file);
+    test_write(SETTINGS("%s/cpulist", domain), list, strlen(list));
 }
 
 TEST(domains_without_cores_of_the_process_do_not_count)

@@ -99,9 +99,6 @@ static inline const float *test_target(const vt_batch *batch)
 void test_log_begin(void);
 const char *test_log_end(void);
 
-/* "<directory of the test>/<name>", with its directories created. */
-const char *test_path(const char *name);
-
 /* The numbers of a file of statistics for the first `channels` channels, whose names nothing says; of both. */
 static inline vt_status test_read_statistics(const char *path, vt_normalising_file kind, int64_t channels,
                                              float *values)

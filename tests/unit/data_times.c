@@ -85,7 +85,7 @@ TEST(samples_cross_files)
         options.history = round / 4 % 3;
         options.dt = 1 + round / 12;
         options.in_channels = options.history + 1;
-        vt_dataset *whole = open_in("whole", &options), *cut = open_in("cut", &options);
+        SCOPED(vt_dataset) *whole = open_in("whole", &options), *cut = open_in("cut", &options);
         if (round / 2 % 2 == 1) {
             EXPECT_OK(test_keep_frames(whole));
             EXPECT_OK(test_keep_frames(cut));
@@ -103,11 +103,9 @@ TEST(samples_cross_files)
         whole = open_in("whole", &options);
         cut = open_in("cut", &options);
         expect_same_samples(whole, cut, 2);
-        vt_dataset_close(&whole);
-        vt_dataset_close(&cut);
     }
     vt_dataset_options options = test_nc_options("t");
-    vt_dataset *cut = open_in("cut", &options);
+    SCOPED(vt_dataset) *cut = open_in("cut", &options);
     const vt_source *source = vt_dataset_source(cut);
     source->kind->describe(source, 6, text, sizeof text);
     EXPECT(strstr(text, "x_2013-01.nc, time 6") != NULL, "%s", text);
@@ -117,7 +115,6 @@ TEST(samples_cross_files)
     options.files_apart = true;
     cut = open_in("cut", &options);
     EXPECT(vt_dataset_source(cut)->sample_count == 6 + 0 + 1 + 9 && vt_dataset_source(cut)->crossing_samples == 0);
-    vt_dataset_close(&cut);
 }
 
 /* The same holds for the batches that the steps get, shuffled and read ahead. */
@@ -164,7 +161,7 @@ TEST(files_that_do_not_follow)
     write_part("gap/x_2013-02.nc", 5, 4, true);
     write_part("gap/x_2013-03.nc", 9, 4, false);
     write_part("gap/x_2013-04.nc", 13, 4, true);
-    vt_dataset *dataset = open_in("gap", &options);
+    SCOPED(vt_dataset) *dataset = open_in("gap", &options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 4 * 3);
     vt_dataset_close(&dataset);
     write_part("turned/a_2014.nc", 0, 4, true);
@@ -176,7 +173,6 @@ TEST(files_that_do_not_follow)
     write_part("named/x_20130102.nc", 4, 4, false);
     dataset = open_in("named", &options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 * 3);
-    vt_dataset_close(&dataset);
 }
 
 /* A file for each time: the dates tell the time between them. */
@@ -188,10 +184,9 @@ TEST(files_of_one_time_each)
         snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
         write_part(name, i < 4 ? i : i + 3, 1, true);
     }
-    vt_dataset *dataset = open_in("days", &options);
+    SCOPED(vt_dataset) *dataset = open_in("days", &options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 3 + 1 && vt_dataset_source(dataset)->crossing_samples == 4);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
-    vt_dataset_close(&dataset);
 }
 
 /* One of them is an hour early: the others still say how far apart they are. */
@@ -204,9 +199,8 @@ TEST(files_of_one_time_each_and_one_early)
         snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
         test_nc_write(name, 1, &minute, "hours since 2013-01-01");
     }
-    vt_dataset *dataset = open_in("days", &options);
+    SCOPED(vt_dataset) *dataset = open_in("days", &options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 + 3 && vt_dataset_minutes_a_time(dataset) == 1440);
-    vt_dataset_close(&dataset);
 }
 
 /* The middles of months, a file each: the dates alone say a month apart, and so may time_step. */
@@ -223,12 +217,11 @@ TEST(files_of_one_month_each)
     }
     for (int i = 0; i < 2; i++) {
         options.form.time_step = said[i];
-        vt_dataset *dataset = open_in("months", &options);
+        SCOPED(vt_dataset) *dataset = open_in("months", &options);
         EXPECT(vt_dataset_source(dataset)->sample_count == 3 && vt_dataset_source(dataset)->crossing_samples == 3);
         EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && !vt_dataset_step_is_assumed(dataset));
         EXPECT(vt_dataset_date(dataset, 2, 0, &date));
         EXPECT(strcmp(vt_date_format(date, text), "2013-03-16 12:00") == 0, "%s", text);
-        vt_dataset_close(&dataset);
     }
     vt_dataset *dataset = NULL;
     options.form.time_step = "6h"; /* the dates contradict it */
@@ -276,10 +269,9 @@ TEST(times_by_their_number)
             test_expect_open_error(&options, "no time coordinate, and the period that its name gives holds only ");
             options.form.time_step = "15min";
         }
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         const int64_t minutes = vt_dataset_step_is_assumed(dataset) ? 0 : vt_dataset_minutes_a_time(dataset);
         EXPECT(minutes == (known[i].minutes < 0 ? 15 : known[i].minutes), "%s: %lld", path, (long long)minutes);
-        vt_dataset_close(&dataset);
     }
     vt_dataset_options options = test_fields_options(&one);
     write_times("a/2001.h5", 8760);
@@ -315,9 +307,8 @@ TEST(times_by_an_attribute)
         if (i == 1)
             test_expect_open_error(&options, "the attribute 'time_step' of 'fields' is 'soon', which is no length");
         if (i == 1) break;
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         EXPECT(vt_dataset_minutes_a_time(dataset) == 180);
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -330,14 +321,12 @@ static void expect_shared(const char *one, int64_t limit, const char *other, con
     vt_dataset_options options = test_nc_options("t"), others = options;
     options.sample_limit = limit;
     others.set = VT_SET_VALIDATION;
-    vt_dataset *a = open_in(one, &options), *b = open_in(other, &others);
+    SCOPED(vt_dataset) *a = open_in(one, &options), *b = open_in(other, &others);
     char *sentence = vt_dataset_source(a)->kind->shared(vt_dataset_source(a), vt_dataset_source(b));
     EXPECT((sentence == NULL) == (first == NULL), "%s", sentence != NULL ? sentence : "nothing is said");
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, first) != NULL, "'%s' lacks '%s'", sentence, first);
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, second) != NULL, "'%s' lacks '%s'", sentence, second);
     free(sentence);
-    vt_dataset_close(&a);
-    vt_dataset_close(&b);
 }
 
 TEST(training_and_validation_overlap)
@@ -371,7 +360,7 @@ TEST(many_variables_of_one_time)
 {
     enum { VARIABLES = 66 };
     const double times[] = {0, 6, 12};
-    vt_text words = {0};
+    SCOPED(vt_text) words = {0};
     hid_t files[2] = {test_nc_create("most.nc"), test_nc_create("others.nc")};
     for (int i = 0; i < VARIABLES; i++) {
         char name[8];
@@ -387,10 +376,8 @@ TEST(many_variables_of_one_time)
     options.in_channels = options.out_channels = VARIABLES;
     options.form.period = "2013";
     options.form.period_option = "train_period";
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 && vt_dataset_about(dataset)->channels == VARIABLES);
-    vt_dataset_close(&dataset);
-    vt_text_close(&words);
 }
 
 TEST(times_twice_in_a_folder)

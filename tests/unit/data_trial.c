@@ -117,7 +117,7 @@ TEST(a_trial_has_limits_of_memory)
 /* In a process that has one: its trials' words arrive. If the helper has ended, files are read without a trial. */
 static bool try_with_helper(void)
 {
-    char *text = vt_allocate(((size_t)4 << 20) + 1, 1, "a test");
+    char *text = vt_test_owned(vt_allocate(((size_t)4 << 20) + 1, 1, "a test"));
     memset(text, 'x', (size_t)4 << 20);
     vt_log_mute();
     vt_trial_start_helper();
@@ -125,7 +125,6 @@ static bool try_with_helper(void)
     const bool crashes = try_to("crash") == VT_ERROR;
     const bool is_named = strstr(vt_error_text(), "a.h5: HDF5 crashed (Segmentation fault) when it was tried") != NULL;
     const bool unguarded = try_to("end the helper") == VT_OK && try_to("crash") == VT_OK;
-    free(text);
     return reads && crashes && is_named && unguarded;
 }
 
@@ -179,9 +178,8 @@ static const test_fields small = {.times = 3, .channels = 2, .height = 4, .width
 
 static vt_status open_one(const char *path)
 {
-    vt_fields_file *file = NULL;
+    SCOPED(vt_fields_file) *file = NULL;
     vt_status status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){0}, &file);
-    vt_fields_file_close(&file);
     return status;
 }
 

@@ -164,10 +164,9 @@ TEST(slurm_without_counts)
 {
     static const char *const counts[] = {"many", "0", "4(x", "4(x0)", "4(x2", "4", "4;4", "99999999999"};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        char *variable = vt_text_format("SLURM_STEP_TASKS_PER_NODE=%s", counts[i]);
+        char *variable = vt_test_owned(vt_text_format("SLURM_STEP_TASKS_PER_NODE=%s", counts[i]));
         CHECK(VT_LAUNCHER_SLURM, 5, 8, 1, -1, "localhost", "SLURM_PROCID=5", "SLURM_NTASKS=8", "SLURM_LOCALID=1",
               "SLURM_STEP_ID=0", "SLURM_NODEID=1", variable);
-        free(variable);
     }
 }
 
