@@ -109,6 +109,13 @@ void *vt_test_owned(void *memory);
         vt_error_clear();                                                                                              \
     } while (0)
 
+/* The text must contain `part`. */
+#define EXPECT_PART(text, part)                                                                                        \
+    do {                                                                                                               \
+        const char *text_ = (text), *part_ = (part);                                                                   \
+        if (strstr(text_, part_) == NULL) vt_test_fail(__FILE__, __LINE__, "'%s' lacks '%s'", text_, part_);           \
+    } while (0)
+
 /* |actual - expected| <= tolerance, both finite. */
 #define EXPECT_NEAR(actual, expected, tolerance)                                                                       \
     do {                                                                                                               \

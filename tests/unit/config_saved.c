@@ -192,7 +192,7 @@ TEST(options_are_listed)
                                      : sizeof expected / sizeof expected[0];
         for (size_t i = 0; i < count; i++) {
             const char *part = markdown == 1 ? expected_markdown[i] : expected[i];
-            EXPECT(strstr(text, part) != NULL, "lacks '%s'", part);
+            EXPECT_PART(text, part);
         }
         free(text);
         text = NULL;

@@ -230,7 +230,7 @@ TEST(stored_latitudes)
     EXPECT(vt_dataset_is_of_earth(dataset));
     char text[256];
     vt_dataset_source(dataset)->kind->describe(vt_dataset_source(dataset), 0, text, sizeof text);
-    EXPECT(strstr(text, "/2001.h5, time 0") != NULL, "%s", text);
+    EXPECT_PART(text, "/2001.h5, time 0");
 }
 
 TEST(errors_of_directories)
@@ -345,14 +345,12 @@ TEST(endings_of_files)
     for (int i = 0; i < 4; i++) test_fields_write(test_path(files[i]), &fields);
     for (int i = 0; i < 6; i++) fclose(fopen(test_path(others[i]), "w"));
     test_log_begin();
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     const char *text = test_log_end();
     EXPECT(vt_dataset_source(dataset)->sample_count == 4 * 2);
-    vt_dataset_close(&dataset);
-    EXPECT(strstr(text, "WARNING - train_data_path '") != NULL, "%s", text);
-    EXPECT(strstr(text, "': not read, though it may be data: 2005.h5.part, 2006.grib, 2007.nc, land.h5\n") != NULL,
-           "%s", text);
-    EXPECT(strstr(text, "': left alone: notes.txt, out.log, x\n") != NULL, "%s", text);
+    EXPECT_PART(text, "WARNING - train_data_path '");
+    EXPECT_PART(text, "': not read, though it may be data: 2005.h5.part, 2006.grib, 2007.nc, land.h5\n");
+    EXPECT_PART(text, "': left alone: notes.txt, out.log, x\n");
 }
 
 /* A file with one dataset of the given name, type and rank. */

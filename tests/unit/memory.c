@@ -271,9 +271,9 @@ TEST(a_forecast_is_advised_fewer_samples)
 {
     char message[1024];
     EXPECT(feed_back(1, "--local_batch_size=8", false, message, sizeof message) == 1);
-    EXPECT(strstr(message, "are free. --local_batch_size=4 saves ") != NULL, "%s", message);
+    EXPECT_PART(message, "are free. --local_batch_size=4 saves ");
     EXPECT(feed_back(2, "--global_batch_size=12", false, message, sizeof message) == 1);
-    EXPECT(strstr(message, "are free. --global_batch_size=6 saves ") != NULL, "%s", message);
+    EXPECT_PART(message, "are free. --global_batch_size=6 saves ");
     EXPECT(feed_back(1, "--local_batch_size=1", false, message, sizeof message) == 0);
 }
 

@@ -47,8 +47,8 @@ TEST(progress_with_odd_figures)
     odd.seconds_left = 2 * 86400 + 3 * 3600;
     odd.loss = 1;
     vt_progress_format(&odd, 200, false, text);
-    EXPECT(strstr(text, ", 2 d 3 h left") != NULL, "is '%s'", text);
+    EXPECT_PART(text, ", 2 d 3 h left");
     odd.seconds_left = 3723;
     vt_progress_format(&odd, 200, false, text);
-    EXPECT(strstr(text, ", 1:02:03 left") != NULL, "is '%s'", text);
+    EXPECT_PART(text, ", 1:02:03 left");
 }

@@ -458,7 +458,7 @@ TEST(bad_bytes_in_parts)
             char *said = vt_test_owned(vt_text_copy(vt_error_text()));
             vt_error_clear();
             const char *place = SETTINGS(": line %zu, byte %zu of the file", places[p] / 50 + 1, places[p]);
-            EXPECT(strstr(said, place) != NULL, "'%s' lacks '%s'", said, place);
+            EXPECT_PART(said, place);
             EXPECT_ERROR(split_file(path, LONG_TEXT, &of, &facts), said);
         }
 }
