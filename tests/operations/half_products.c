@@ -57,10 +57,7 @@ GPU_TEST(products_in_16_bits)
 GPU_TEST(products_in_16_bits_of_a_models_size)
 {
     static const sizes mlp = {4050, 384, 1536, TWINS_TIGHT};
-    if (!path_is_available(PATH_GPU)) {
-        vt_test_skip("this machine has no GPU");
-        return;
-    }
+    if (!path_is_available(PATH_GPU)) return vt_test_skip("this machine has no GPU");
     setenv("XDG_CACHE_HOME", vt_test_directory(), 1);
     FOR_EACH_HALF(type) check_products(PATH_GPU, type, &mlp);
 }

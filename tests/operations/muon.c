@@ -75,8 +75,7 @@ TEST(singular_values_become_about_1)
     static const int64_t shapes[][2] = {{8, 8}, {8, 20}, {20, 8}};
     FOR_EACH_CPU_PATH(isa)
     {
-        SCOPED(vt_backend) *backend = NULL;
-        EXPECT_OK(path_open(isa, &backend));
+        SCOPED(vt_backend) *backend = open_path(isa);
         for (int i = 0; i < 5; i++)
             for (int s = 0; s < 3; s++) {
                 const float singular[2] = {(float)before[i], (float)sqrt(1 - before[i] * before[i])};

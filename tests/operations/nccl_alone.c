@@ -86,10 +86,8 @@ GPU_TEST(nccl_of_one_rank)
 {
     static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "exchange", "broadcast"};
     alone a;
-    if (!vt_test_gpu_alone() || !path_is_available(PATH_GPU) || getenv("VITRAIN_TEST_GPU") != NULL) {
-        vt_test_skip("on a GPU alone (VITRAIN_TEST_PATHS=gpu)");
-        return;
-    }
+    if (!vt_test_gpu_alone() || !path_is_available(PATH_GPU) || getenv("VITRAIN_TEST_GPU") != NULL)
+        return vt_test_skip("on a GPU alone (VITRAIN_TEST_PATHS=gpu)");
     vt_test_gpu_used = true;
     if (!open_alone(&a)) {
         vt_test_skip("%s", vt_error_text());

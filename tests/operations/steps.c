@@ -135,10 +135,9 @@ GPU_TEST(the_first_parameter_that_is_not_finite)
     float *x = vt_test_owned(malloc(SIZE * sizeof *x));
     FOR_EACH_PATH(isa)
     {
-        SCOPED(vt_backend) *b = NULL;
+        SCOPED(vt_backend) *b = open_path(isa);
         int32_t first = -1;
         const double fine = 1, broken = INFINITY;
-        EXPECT_OK(path_open(isa, &b));
         for (int i = 0; i < SIZE; i++) x[i] = (float)i;
         x[1050] = NAN; /* between two ranges */
         b->first_nonfinite(b, x, ranges, 5, NULL, &first);
@@ -369,10 +368,7 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
     static const int replayed[] = {BATCHES - 2, BATCHES - 3, BATCHES - 4, 0}; /* after that many refusals */
     vt_step_figures expected[BATCHES], actual[BATCHES];
     rig plain;
-    if (!path_is_available(PATH_STREAMS_LATE)) {
-        vt_test_skip("built without CUDA, or no C++ compiler was found");
-        return;
-    }
+    if (!path_is_available(PATH_STREAMS_LATE)) return vt_test_skip("built without CUDA, or no C++ compiler was found");
     open_model(&plain, VT_ISA_PLAIN, settings);
     EXPECT_OK(train(&plain, BATCHES, expected));
     for (int refusals = 0; refusals < 4; refusals++) {

@@ -417,10 +417,8 @@ TEST(threads_stay_on_cores_of_their_own_and_readers_roam)
     for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
     if (getenv("OMP_PROC_BIND") != NULL || getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL)
         count = 0;
-    if (count < 2 || count > 1024) {
-        vt_test_skip("needs 2 to 1024 cores, and that OpenMP was not told where its threads stay");
-        return;
-    }
+    if (count < 2 || count > 1024)
+        return vt_test_skip("needs 2 to 1024 cores, and that OpenMP was not told where its threads stay");
     vt_threads_pin(count);
 #pragma omp parallel num_threads(count) reduction(+ : alone)
     {

@@ -228,32 +228,23 @@ static vt_status open_source(vt_config *config, vt_span rows, vt_source **source
 
 static vt_loader *open_loader(vt_source *source, int64_t workers, bool skip_bad)
 {
-    vt_loader *loader = NULL;
-    EXPECT_OK(vt_loader_open(&(vt_loader_options){.source = source,
-                                                  .global_batch_size = BATCH,
-                                                  .drop_last = true,
-                                                  .shuffle = true,
-                                                  .seed = 3,
-                                                  .prefetch = 2,
-                                                  .workers = workers,
-                                                  .skip_bad = skip_bad},
-                             &loader));
-    VT_ASSERT(loader != NULL);
-    return loader;
+    return test_loader((vt_loader_options){.source = source,
+                                           .global_batch_size = BATCH,
+                                           .drop_last = true,
+                                           .shuffle = true,
+                                           .seed = 3,
+                                           .prefetch = 2,
+                                           .workers = workers,
+                                           .skip_bad = skip_bad});
 }
 
 /* Calls look(batch) for all batches of three epochs. */
 static void for_each_batch(vt_source *source, int64_t workers, bool skip_bad, void (*look)(const vt_batch *batch))
 {
-    const vt_batch *batch = NULL;
     SCOPED(vt_loader) *loader = open_loader(source, workers, skip_bad);
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         vt_loader_begin(loader, epoch, 0);
-        for (;;) {
-            EXPECT_OK(vt_loader_next(loader, &batch));
-            if (batch == NULL) break;
-            look(batch);
-        }
+        for (const vt_batch *batch; (batch = test_next(loader)) != NULL;) look(batch);
     }
 }
 

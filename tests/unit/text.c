@@ -13,6 +13,7 @@
 #include "source/text/split.h"
 #include "task/task.h"
 #include "test.h"
+#include "unit/data_files.h"
 
 /* A configuration whose data_dir is the test's directory. No model of this task is needed, so it is not resolved. */
 static vt_config *text_config(const char *settings)
@@ -244,21 +245,16 @@ TEST(windows_of_a_text)
         SCOPED(vt_source) *source = open_windows(config, VT_SET_TRAINING);
         EXPECT(source->sample_count == windows, "stride %lld: %lld", (long long)stride,
                (long long)source->sample_count);
-        SCOPED(vt_loader) *loader = NULL;
-        const vt_loader_options options = {.source = source, .global_batch_size = 5, .workers = 2, .prefetch = 2};
-        EXPECT_OK(vt_loader_open(&options, &loader));
+        SCOPED(vt_loader) *loader =
+            test_loader((vt_loader_options){.source = source, .global_batch_size = 5, .workers = 2, .prefetch = 2});
         vt_loader_begin(loader, 0, 0);
         int64_t sample = 0;
-        for (;;) {
-            const vt_batch *batch = NULL;
-            EXPECT_OK(vt_loader_next(loader, &batch));
-            if (batch == NULL) break;
+        for (const vt_batch *batch; (batch = test_next(loader)) != NULL;)
             for (int64_t i = 0; i < batch->sample_count; i++, sample++)
                 for (int64_t k = 0; k < 8; k++) {
                     EXPECT(((const int32_t *)batch->tensors[VT_TENSOR_INPUT])[8 * i + k] == sample * stride + k);
                     EXPECT(((const int32_t *)batch->tensors[VT_TENSOR_TARGET])[8 * i + k] == sample * stride + k + 1);
                 }
-        }
         EXPECT(sample == windows);
     }
 }
@@ -297,22 +293,19 @@ TEST(partial_batch_is_filled_up)
     SCOPED(vt_source) *source = open_windows(config, VT_SET_TRAINING);
     EXPECT(source->sample_count == WINDOWS && vt_source_batches(source, BATCH) == 4);
     for (int part = 0; part < PARTS; part++) {
-        SCOPED(vt_loader) *loader = NULL;
-        const vt_loader_options options = {.source = source,
-                                           .global_batch_size = BATCH,
-                                           .part = part,
-                                           .parts = PARTS,
-                                           .fill = true,
-                                           .shuffle = true,
-                                           .seed = 7,
-                                           .workers = 1,
-                                           .prefetch = 2};
-        EXPECT_OK(vt_loader_open(&options, &loader));
+        SCOPED(vt_loader) *loader = test_loader((vt_loader_options){.source = source,
+                                                                    .global_batch_size = BATCH,
+                                                                    .part = part,
+                                                                    .parts = PARTS,
+                                                                    .fill = true,
+                                                                    .shuffle = true,
+                                                                    .seed = 7,
+                                                                    .workers = 1,
+                                                                    .prefetch = 2});
         EXPECT(vt_loader_batch_count(loader) == 4);
         vt_loader_begin(loader, 0, 0);
         for (int b = 0; b < 4; b++) {
-            const vt_batch *batch = NULL;
-            EXPECT_OK(vt_loader_next(loader, &batch));
+            const vt_batch *batch = test_next(loader);
             EXPECT(batch != NULL && batch->sample_count == BATCH / PARTS && batch->global_count == (b < 3 ? BATCH : 2));
             const int32_t *x = batch->tensors[VT_TENSOR_INPUT], *y = batch->tensors[VT_TENSOR_TARGET];
             for (int64_t i = 0; i < batch->sample_count; i++) {
