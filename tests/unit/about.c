@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "settings.h"
 #include "task/weather/calendar.h"
 #include "test.h"
 
@@ -279,8 +280,7 @@ TEST(rules_of_each_use)
                                                                  : "must be that of the training");
                 } else {
                     SCOPED(vt_text) accepted = {0};
-                    char words[64];
-                    snprintf(words, sizeof words, "[%s]", own->accept);
+                    const char *words = SETTINGS("[%s]", own->accept);
                     EXPECT_OK(compare(use, words, false, data, other, &accepted));
                     EXPECT(says(&accepted, "accepted: ") && says(&accepted, own->said), "row %zu, use %d", r, use);
                 }
@@ -313,9 +313,8 @@ TEST(equal_and_unknown)
         vt_fields_about_close(&other);
         for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
             other = about_of("t2m", "v10");
-            char sentence[128];
-            snprintf(sentence, sizeof sentence, "the old doesn't say its %s, so these are taken to be those of ./new",
-                     unknown[i].names);
+            const char *sentence =
+                SETTINGS("the old doesn't say its %s, so these are taken to be those of ./new", unknown[i].names);
             unknown[i].change(other);
             EXPECT_OK(compare(use, NULL, true, data, other, &remarks));
             if (unknown[i].change != no_step || use != VT_SETS_OF_A_RUN) /* the step of these is assumed, also 6 h */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "settings.h"
 #include "test.h"
 #include "unit/data_files.h"
 
@@ -171,10 +172,8 @@ TEST(more_files_than_stay_open)
     enum { COUNT = 40 };
     test_fields files[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        char name[32];
         files[i] = (test_fields){.times = 3, .channels = 1, .height = 2, .width = 2, .offset = 1000 * i};
-        snprintf(name, sizeof name, "%d.h5", 1980 + i);
-        test_fields_write(test_path(name), &files[i]);
+        test_fields_write(test_path(SETTINGS("%d.h5", 1980 + i)), &files[i]);
     }
     vt_dataset_options options = test_fields_options(&files[0]);
     expect_samples(&options, files, COUNT);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "settings.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/statistics.h"
@@ -226,9 +227,8 @@ TEST(storage_and_years)
     for (int year = 0; year < 2; year++)
         for (int packed = 0; packed < 2; packed++) {
             SCOPED(vt_fields_file) *file = NULL;
-            char path[256];
-            snprintf(path, sizeof path, "%s/train/%s", packed ? "packed" : "plain", years[year]);
-            EXPECT_OK(vt_fields_file_open((const char *[]){test_path(path)}, 1, &(vt_fields_form){0}, &file));
+            const char *path = test_path(SETTINGS("%s/train/%s", packed ? "packed" : "plain", years[year]));
+            EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){0}, &file));
             for (int64_t t = 0; t < 40; t += 13) {
                 EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, &whole, true, expected));
                 EXPECT_OK(vt_fields_file_read(file, t, 8, &whole, true, found));

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "data/loader.h"
+#include "settings.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"
@@ -182,8 +183,7 @@ TEST(files_of_one_time_each)
 {
     vt_dataset_options options = test_nc_options("t");
     for (int i = 0; i < 6; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
+        const char *name = SETTINGS("days/x_2013-01-%02d.nc", i + 1);
         write_part(name, i < 4 ? i : i + 3, 1, true);
     }
     SCOPED(vt_dataset) *dataset = open_in("days", &options);
@@ -196,10 +196,8 @@ TEST(files_of_one_time_each_and_one_early)
 {
     const vt_dataset_options options = test_nc_options("t");
     for (int i = 0; i < 8; i++) {
-        char name[64];
         const double hour = 24 * i - (i == 3), minute = hour + (i % 2) / 60.;
-        snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
-        test_nc_write(name, 1, &minute, "hours since 2013-01-01");
+        test_nc_write(SETTINGS("days/x_2013-01-%02d.nc", i + 1), 1, &minute, "hours since 2013-01-01");
     }
     SCOPED(vt_dataset) *dataset = open_in("days", &options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 + 3 && vt_dataset_minutes_a_time(dataset) == 1440);
@@ -213,10 +211,7 @@ TEST(files_of_one_month_each)
     vt_dataset_options options = test_nc_options("t");
     vt_date date = {0};
     char text[VT_DATE_SIZE] = "";
-    for (int i = 0; i < 4; i++) {
-        snprintf(text, sizeof text, "months/x_2013-%02d.nc", i + 1);
-        write_part(text, middles[i], 1, true);
-    }
+    for (int i = 0; i < 4; i++) write_part(SETTINGS("months/x_2013-%02d.nc", i + 1), middles[i], 1, true);
     for (int i = 0; i < 2; i++) {
         options.form.time_step = said[i];
         SCOPED(vt_dataset) *dataset = open_in("months", &options);
@@ -365,8 +360,7 @@ TEST(many_variables_of_one_time)
     SCOPED(vt_text) words = {0};
     hid_t files[2] = {test_nc_create("most.nc"), test_nc_create("others.nc")};
     for (int i = 0; i < VARIABLES; i++) {
-        char name[8];
-        snprintf(name, sizeof name, "v%d", i);
+        const char *name = SETTINGS("v%d", i);
         vt_text_append(&words, "%s ", name);
         H5Dclose(test_nc_variable(files[i >= 64], name, 3, H5T_IEEE_F32LE));
     }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/config.h"
+#include "settings.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "storage/trial.h"
@@ -154,20 +155,12 @@ TEST(a_file_among_many_over_which_hdf5_crashes)
     FILE *file = fopen("tests/fuzz/corpus/fields/fill_value_crash", "r");
     const size_t count = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    for (int i = 0; i < FILES; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%d.h5", 2001 + i);
-        test_fields_write(test_path(name), &fields);
-    }
+    for (int i = 0; i < FILES; i++) test_fields_write(test_path(SETTINGS("%d.h5", 2001 + i)), &fields);
     vt_dataset_options options = TEST_OPTIONS(.height = 2, .width = 2, .in_channels = 1, .out_channels = 1);
     vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 * FILES);
     vt_dataset_close(&dataset);
-    char name[32];
-    snprintf(name, sizeof name, "%d.h5", 2001 + BAD);
-    file = fopen(test_path(name), "w");
-    EXPECT(fwrite(bytes, 1, count, file) == count);
-    fclose(file);
+    test_write(SETTINGS("%d.h5", 2001 + BAD), bytes, count);
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "/2022.h5: HDF5 crashed (Segmentation fault) when it was tried");
     EXPECT(dataset == NULL);
 }

@@ -164,15 +164,13 @@ enum { TIMES = 14, ROWS = 3, COLUMNS = 4, CHANNELS = 2, POINTS = ROWS * COLUMNS,
 static void write_set(const char *directory, const char *calendar)
 {
     static const char *const names[] = {"2013.h5", "2015.h5"};
-    char path[64];
     for (int f = 0; f < 2; f++) {
         static float values[TIMES * CHANNELS * POINTS];
         double times[TIMES];
         const hsize_t extent[4] = {TIMES, CHANNELS, ROWS, COLUMNS};
         for (int i = 0; i < TIMES * CHANNELS * POINTS; i++) values[i] = (float)(270 + 1000 * f + i % 97);
         for (int i = 0; i < TIMES; i++) times[i] = 6 * i + 24000.0 * f;
-        snprintf(path, sizeof path, "%s/%s", directory, names[f]);
-        hid_t file = test_create(test_path(path));
+        hid_t file = test_create(test_path(SETTINGS("%s/%s", directory, names[f])));
         hid_t fields = test_dataset(file, "fields", H5T_IEEE_F32LE, 4, extent, H5T_NATIVE_FLOAT, values);
         for (int v = 0; v < 4; v++) { /* which all differ */
             const hsize_t own[3] = {TIMES, ROWS, COLUMNS};
@@ -228,14 +226,8 @@ static vt_status open_source(vt_config *config, vt_span rows, vt_source **source
 
 static vt_loader *open_loader(vt_source *source, int64_t workers, bool skip_bad)
 {
-    return test_loader((vt_loader_options){.source = source,
-                                           .global_batch_size = BATCH,
-                                           .drop_last = true,
-                                           .shuffle = true,
-                                           .seed = 3,
-                                           .prefetch = 2,
-                                           .workers = workers,
-                                           .skip_bad = skip_bad});
+    return TEST_LOADER_OF(source, .global_batch_size = BATCH, .drop_last = true, .shuffle = true, .seed = 3,
+                          .prefetch = 2, .workers = workers, .skip_bad = skip_bad);
 }
 
 /* Calls look(batch) for all batches of three epochs. */

@@ -245,8 +245,7 @@ TEST(windows_of_a_text)
         SCOPED(vt_source) *source = open_windows(config, VT_SET_TRAINING);
         EXPECT(source->sample_count == windows, "stride %lld: %lld", (long long)stride,
                (long long)source->sample_count);
-        SCOPED(vt_loader) *loader =
-            test_loader((vt_loader_options){.source = source, .global_batch_size = 5, .workers = 2, .prefetch = 2});
+        SCOPED(vt_loader) *loader = TEST_LOADER_OF(source, .global_batch_size = 5, .workers = 2, .prefetch = 2);
         vt_loader_begin(loader, 0, 0);
         int64_t sample = 0;
         for (const vt_batch *batch; (batch = test_next(loader)) != NULL;)
@@ -293,15 +292,9 @@ TEST(partial_batch_is_filled_up)
     SCOPED(vt_source) *source = open_windows(config, VT_SET_TRAINING);
     EXPECT(source->sample_count == WINDOWS && vt_source_batches(source, BATCH) == 4);
     for (int part = 0; part < PARTS; part++) {
-        SCOPED(vt_loader) *loader = test_loader((vt_loader_options){.source = source,
-                                                                    .global_batch_size = BATCH,
-                                                                    .part = part,
-                                                                    .parts = PARTS,
-                                                                    .fill = true,
-                                                                    .shuffle = true,
-                                                                    .seed = 7,
-                                                                    .workers = 1,
-                                                                    .prefetch = 2});
+        SCOPED(vt_loader) *loader =
+            TEST_LOADER_OF(source, .global_batch_size = BATCH, .part = part, .parts = PARTS, .fill = true,
+                           .shuffle = true, .seed = 7, .workers = 1, .prefetch = 2);
         EXPECT(vt_loader_batch_count(loader) == 4);
         vt_loader_begin(loader, 0, 0);
         for (int b = 0; b < 4; b++) {

@@ -410,11 +410,10 @@ TEST(every_optimizer_rounds_what_it_updates)
     for (int half = 0; half < 2; half++) {
         double norm = 0;
         for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) { /* the last */
-            char settings[96];
+            const char *settings = SETTINGS("optimizer=%s amp_mode=%s lr=1e-3 ema_decay=0.5",
+                                            vt_optimizer_kinds[i]->name, half == 0 ? "bf16" : "fp16");
             SCOPED(small_model) m;
             vt_step_figures figures;
-            snprintf(settings, sizeof settings, "optimizer=%s amp_mode=%s lr=1e-3 ema_decay=0.5",
-                     vt_optimizer_kinds[i]->name, half == 0 ? "bf16" : "fp16");
             open_small(&m, settings);
             check_rounded(&m, settings);
             EXPECT_OK(vt_step_train(m.rig.trainer, &m.batch, &figures));
