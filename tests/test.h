@@ -109,6 +109,13 @@ void *vt_test_owned(void *memory);
         vt_error_clear();                                                                                              \
     } while (0)
 
+/* The text must be the expected one. */
+#define EXPECT_TEXT(text, expected)                                                                                    \
+    do {                                                                                                               \
+        const char *text_ = (text), *expected_ = (expected);                                                           \
+        if (strcmp(text_, expected_) != 0) vt_test_fail(__FILE__, __LINE__, "'%s', expected '%s'", text_, expected_);  \
+    } while (0)
+
 /* The text must contain `part`. */
 #define EXPECT_PART(text, part)                                                                                        \
     do {                                                                                                               \

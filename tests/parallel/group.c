@@ -244,7 +244,7 @@ TEST(broadcast)
         vt_group_broadcast(group, text, sizeof text, root);
         char expected[40];
         snprintf(expected, sizeof expected, "rank %d says", root);
-        EXPECT(strcmp(text, expected) == 0, "'%s'", text);
+        EXPECT_TEXT(text, expected);
     }
 }
 

@@ -37,7 +37,7 @@ static void expect_members(vt_world *world, unsigned axes, vt_scope scope, const
     EXPECT(group->members[group->rank] == world->rank);
     char text[VT_GROUP_TEXT_SIZE];
     vt_group_text(group, text);
-    if (expected != NULL) EXPECT(strcmp(text, expected) == 0, "'%s', expected '%s'", text, expected);
+    if (expected != NULL) EXPECT_TEXT(text, expected);
 }
 
 TEST(groups_of_every_axis)
@@ -115,7 +115,7 @@ TEST(agree)
     if (last == 0) snprintf(expected, sizeof expected, "'x.h5' can't be read");
     char text[200];
     snprintf(text, sizeof text, "%s%s", world->rank == teller ? "" : "all ranks: stop: ", expected);
-    EXPECT(strcmp(vt_error_text(), text) == 0, "'%s', expected '%s'", vt_error_text(), text);
+    EXPECT_TEXT(vt_error_text(), text);
     vt_error_clear();
     vt_world_close(&world, true); /* all know: nothing is aborted */
 }

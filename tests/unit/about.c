@@ -480,7 +480,7 @@ TEST(written_and_read_back)
     EXPECT(read->normalisation.means[1] == 1.0 / 3 && read->latitudes[1] == 25.000000000000004);
     EXPECT(isnan(read->normalisation.change_stds[1]));
     char *texts[2] = {vt_fields_about_text(about), vt_fields_about_text(read)};
-    EXPECT(strcmp(texts[0], texts[1]) == 0, "%s%s", texts[0], texts[1]);
+    EXPECT_TEXT(texts[0], texts[1]);
     for (int i = 0; i < 2; i++) free(texts[i]);
 }
 

@@ -252,8 +252,7 @@ TEST(parameters_alone_are_averages)
     EXPECT(!has_values(&saved, average_of(&saved)));
     EXPECT_OK(vt_checkpoint_read_parameters(path, &averaged.subject, &changes));
     EXPECT(has_values(&averaged, average_of(&saved)) && has_values(&averaged, average_of(&averaged)));
-    EXPECT(strcmp(changes.characters, "; the average of its weights (--weights=live: not)") == 0, "%s",
-           changes.characters);
+    EXPECT_TEXT(changes.characters, "; the average of its weights (--weights=live: not)");
     EXPECT_OK(vt_checkpoint_read_parameters(path, &live.subject, &changes));
     EXPECT(rig_same_values(&saved.rig, &live.rig));
 }
@@ -303,7 +302,7 @@ TEST(choices_come_back)
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
         vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_run_length){.run = 10});
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
-        if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
+        if (i == 1) EXPECT_TEXT(taken_choices, "a machine\nproduct 1 2 3\n");
         free(taken_choices);
         taken_choices = NULL;
     }
@@ -394,7 +393,7 @@ TEST(tensors_beside_the_models)
         SCOPED(vt_text) changes = {0};
         EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, beside[i]), &m.subject, &changes));
         const char *told = SETTINGS("\ninit_from: not used: %s", beside[i]);
-        EXPECT(strcmp(changes.characters, told) == 0, "%s", changes.characters);
+        EXPECT_TEXT(changes.characters, told);
     }
 }
 
@@ -600,7 +599,7 @@ TEST(parameters_that_are_there_twice)
     SCOPED(model) m;
     open_model(&m, NULL, NULL);
     EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, "blocks.0.attn.qkv.weight"), &m.subject, &changes));
-    EXPECT(strcmp(changes.characters, "\ninit_from: not used: blocks.0.attn.qkv.weight") == 0);
+    EXPECT_TEXT(changes.characters, "\ninit_from: not used: blocks.0.attn.qkv.weight");
     EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, "module.head.weight"), &m.subject, &changes),
                  "two of its tensors are 'head.weight' once");
 }

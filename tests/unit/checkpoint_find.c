@@ -73,7 +73,8 @@ TEST(what_is_neither)
     test_write("fresh/checkpoints/note", "x", 1);
     test_write("data/train/2001.h5", "x", 1);
     expect_refused(test_path("fresh"), VT_CHECKPOINT_TO_SHOW, "is a run that has no checkpoint yet");
-    expect_refused(test_path("data"), VT_CHECKPOINT_TO_SHOW, "is neither a checkpoint nor a run; expected the directory");
+    expect_refused(test_path("data"), VT_CHECKPOINT_TO_SHOW,
+                   "is neither a checkpoint nor a run; expected the directory");
     expect_refused(test_path("nowhere"), VT_CHECKPOINT_TO_BEGIN,
                    "No such file or directory; expected the directory of a checkpoint, "
                    "like runs/demo/1CPU/00/checkpoints/best, or of a run, or a file");

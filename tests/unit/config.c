@@ -193,7 +193,7 @@ TEST(channels_follow_from_variables)
     EXPECT_OK(vt_config_resolve(config));
     EXPECT(config->replaced_channels[0] == 20, "resolving it again does not forget them");
     char *flags = vt_test_owned(vt_config_flags_text(config));
-    EXPECT(strcmp(flags, " --variables=[u10,v10,t2m] --n_history=1") == 0, "are '%s'", flags);
+    EXPECT_TEXT(flags, " --variables=[u10,v10,t2m] --n_history=1");
     vt_config_close(&config);
     EXPECT_OK(OPEN(yaml, &config, "--variables=[u10,v10,t2m]", "--n_in_channels=3", "--n_out_channels=2"));
     EXPECT(config->n_in_channels == 3 && config->n_out_channels == 2 && config->replaced_channels[0] == 0);
@@ -201,7 +201,7 @@ TEST(channels_follow_from_variables)
     EXPECT_OK(OPEN(NULL, &config, "--variables=[u10]"));
     EXPECT(config->n_in_channels == 1 && config->replaced_channels[0] == 0, "a default is not replaced");
     flags = vt_config_flags_text(config);
-    EXPECT(strcmp(flags, " --variables=[u10]") == 0, "are '%s'", flags);
+    EXPECT_TEXT(flags, " --variables=[u10]");
     free(flags);
 }
 

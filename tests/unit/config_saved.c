@@ -25,7 +25,7 @@ TEST(default_configuration)
     EXPECT_OK(vt_config_set(config, "enable_jit", "true"));
     EXPECT_OK(vt_config_resolve(config));
     EXPECT(config->num_iters == VT_UNSET_INTEGER && config->num_epochs == 2 && config->weight_decay == 0.01);
-    EXPECT(strcmp(config->train_data_path, "elsewhere/train") == 0, "%s", config->train_data_path);
+    EXPECT_TEXT(config->train_data_path, "elsewhere/train");
     EXPECT(config->origin[VT_OPTION_enable_jit] == VT_FROM_COMMAND_LINE && config->enable_jit);
     EXPECT_ERROR(vt_config_set(config, "embd_dim", "2"), "unknown flag --embd_dim; did you mean --embed_dim?");
     EXPECT_ERROR(vt_config_set(config, "depth", "x"), "--depth=x: 'x' is not a whole number");

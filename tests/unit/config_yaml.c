@@ -34,8 +34,8 @@ TEST(yaml_scalars_of_every_kind)
     EXPECT(config->num_epochs == VT_UNSET_INTEGER && config->enable_jit && !config->shuffle);
     EXPECT(config->optimizer == VT_OPTIMIZER_AdamW && config->weight_decay == 0.01);
     EXPECT(config->img_size[0] == 180 && config->img_size[1] == 360);
-    EXPECT(strcmp(config->expdir, "/logs # not a comment") == 0, "%s", config->expdir);
-    EXPECT(strcmp(config->train_data_path, "it's here/train") == 0, "%s", config->train_data_path);
+    EXPECT_TEXT(config->expdir, "/logs # not a comment");
+    EXPECT_TEXT(config->train_data_path, "it's here/train");
 }
 
 TEST(yaml_merges)

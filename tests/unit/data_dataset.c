@@ -186,8 +186,7 @@ static void expect_names(const test_fields *fields)
     SCOPED(vt_dataset) *dataset = test_open(&options);
     const char *const *names = vt_dataset_channel_names(dataset);
     EXPECT(names != NULL);
-    for (int64_t c = 0; names != NULL && c < fields->channels; c++)
-        EXPECT(strcmp(names[c], fields->names[c]) == 0, "'%s', expected '%s'", names[c], fields->names[c]);
+    for (int64_t c = 0; names != NULL && c < fields->channels; c++) EXPECT_TEXT(names[c], fields->names[c]);
 }
 
 TEST(channel_names)

@@ -73,5 +73,5 @@ TEST(statistics_are_those_of_training)
     EXPECT_OK(test_read_statistics(path, VT_FILE_OF_STDS, 1, &std));
     EXPECT_NEAR(vt_statistics_mean(statistics, 0), (double)mean, 1e-4);
     EXPECT_NEAR(vt_statistics_std(statistics, 0), (double)std, 1e-4);
-    EXPECT(strcmp(statistics->about->names[0], "air_sig995") == 0);
+    EXPECT_TEXT(statistics->about->names[0], "air_sig995");
 }

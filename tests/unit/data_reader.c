@@ -135,7 +135,7 @@ static void expect_netcdf(bool direct, bool south_first)
     EXPECT(vt_dataset_source(dataset)->sample_count == TIMES - 2);
     EXPECT(vt_dataset_source(dataset)->obstacle == NULL, "%s", vt_dataset_source(dataset)->obstacle);
     static const char *const names[] = {"u10", "z900", "t2m", "z500"};
-    for (int c = 0; c < 4; c++) EXPECT(strcmp(vt_dataset_channel_names(dataset)[c], names[c]) == 0);
+    for (int c = 0; c < 4; c++) EXPECT_TEXT(vt_dataset_channel_names(dataset)[c], names[c]);
     for (int row = 0; row < ROWS; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 40 - 20 * row, 1e-4);
     for (int64_t t = 1; t + 1 < TIMES; t++) {
         EXPECT_OK(vt_dataset_read(dataset, t - 1, input, target));

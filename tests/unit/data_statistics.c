@@ -38,7 +38,7 @@ TEST(npy_round_trip)
     for (int i = 0; array.values != NULL && i < 6; i++) EXPECT_NEAR(array.values[i], (double)values[i], 0);
     char text[128];
     vt_tensor_shape_text(&array.shape, text);
-    EXPECT(strcmp(text, "[2, 1, 3]") == 0, "%s", text);
+    EXPECT_TEXT(text, "[2, 1, 3]");
     vt_npy_close(&array);
     struct stat info;
     EXPECT(stat(path, &info) == 0);

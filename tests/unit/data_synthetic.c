@@ -265,7 +265,7 @@ TEST(persistence_and_statistics)
     for (int c = 0; c < CHANNELS; c++) {
         EXPECT_NEAR((double)means[c], vt_statistics_mean(statistics, c),
                     1e-6 * fabs(vt_statistics_mean(statistics, c)));
-        EXPECT(strcmp(statistics->about->names[c], vt_climate_channels[c].name) == 0);
+        EXPECT_TEXT(statistics->about->names[c], vt_climate_channels[c].name);
     }
     vt_statistics_close(&statistics);
     vt_dataset_options options =

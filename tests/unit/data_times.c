@@ -218,7 +218,7 @@ TEST(files_of_one_month_each)
         EXPECT(vt_dataset_source(dataset)->sample_count == 3 && vt_dataset_source(dataset)->crossing_samples == 3);
         EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && !vt_dataset_step_is_assumed(dataset));
         EXPECT(vt_dataset_date(dataset, 2, 0, &date));
-        EXPECT(strcmp(vt_date_format(date, text), "2013-03-16 12:00") == 0, "%s", text);
+        EXPECT_TEXT(vt_date_format(date, text), "2013-03-16 12:00");
     }
     vt_dataset *dataset = NULL;
     options.form.time_step = "6h"; /* the dates contradict it */

@@ -82,12 +82,12 @@ TEST(dates)
 {
     vt_date date, other;
     EXPECT(vt_date_parse("2003-01-05T06:30", VT_CALENDAR_STANDARD, &date));
-    EXPECT(strcmp(shown(date), "2003-01-05 06:30") == 0, "%s", shown(date));
+    EXPECT_TEXT(shown(date), "2003-01-05 06:30");
     EXPECT(vt_date_parse("2003-12-31 18:00:00Z", VT_CALENDAR_STANDARD, &date));
     EXPECT(vt_date_parse("2003-12-31T18", VT_CALENDAR_STANDARD, &other) && date.minutes == other.minutes);
-    EXPECT(strcmp(shown(vt_date_after(date, 360)), "2004-01-01 00:00") == 0, "%s", shown(vt_date_after(date, 360)));
+    EXPECT_TEXT(shown(vt_date_after(date, 360)), "2004-01-01 00:00");
     EXPECT(vt_date_parse("2004-03-01", VT_CALENDAR_STANDARD, &date)); /* a leap year */
-    EXPECT(strcmp(shown(vt_date_after(date, -1080)), "2004-02-29 06:00") == 0, "%s", shown(vt_date_after(date, -1080)));
+    EXPECT_TEXT(shown(vt_date_after(date, -1080)), "2004-02-29 06:00");
     const char *const wrong[] = {"2003-02-29", "2003-13-01", "2003-01-01T24", "2003-01-01T06:60",
                                  "yesterday",  "2003-01",    "2003-01-01x",   "",
                                  "2003-02-30", "1900-02-29", "2003-00-01",    "2003-01-00"};
@@ -124,7 +124,7 @@ TEST(dates_of_calendars)
         EXPECT(zero.minutes - date.minutes == 1440 * known[i].days, "%s: %lld days", known[i].date,
                (long long)(zero.minutes - date.minutes) / 1440);
         snprintf(text, sizeof text, "%s 00:00", known[i].date);
-        EXPECT(strcmp(shown(date), text) == 0, "%s, expected %s", shown(date), text);
+        EXPECT_TEXT(shown(date), text);
     }
     EXPECT(!vt_date_parse("1582-10-10", VT_CALENDAR_STANDARD, &date)); /* left out when the calendar changed */
     EXPECT(!vt_date_parse("2000-02-29", VT_CALENDAR_NO_LEAP, &date));
@@ -166,9 +166,9 @@ TEST(dates_of_files)
 
 TEST(meanings_of_channels)
 {
-    EXPECT(strcmp(vt_variable_of("t850").long_name, "temperature at 850 hPa") == 0);
-    EXPECT(strcmp(vt_variable_of("z500").units, "m2 s-2") == 0);
-    EXPECT(strcmp(vt_variable_of("u10").standard_name, "eastward_wind") == 0);
+    EXPECT_TEXT(vt_variable_of("t850").long_name, "temperature at 850 hPa");
+    EXPECT_TEXT(vt_variable_of("z500").units, "m2 s-2");
+    EXPECT_TEXT(vt_variable_of("u10").standard_name, "eastward_wind");
     EXPECT(vt_variable_of("t").standard_name == NULL && vt_variable_of("").standard_name == NULL);
     EXPECT(vt_variable_of("channel 3").units[0] == '\0');
 }
@@ -201,12 +201,12 @@ TEST(sparklines)
     EXPECT(text[0] == '\0');
     for (int i = 0; i < 8; i++) vt_sparkline_add(&line, i);
     vt_sparkline_format(&line, 8, text);
-    EXPECT(strcmp(text, "▁▂▃▄▅▆▇█") == 0, "%s", text);
+    EXPECT_TEXT(text, "▁▂▃▄▅▆▇█");
     vt_sparkline many = {.run = 1};
     for (int i = 0; i < 100000; i++) vt_sparkline_add(&many, 100000 - i);
     vt_sparkline_add(&many, NAN);
     vt_sparkline_format(&many, 8, text);
-    EXPECT(strcmp(text, "█▇▆▅▄▃▂▁") == 0, "%s", text);
+    EXPECT_TEXT(text, "█▇▆▅▄▃▂▁");
 }
 
 /* Odd data must not break a chart: no points, one point, constant, NaN, huge. */

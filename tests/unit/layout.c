@@ -29,7 +29,7 @@ static void check_group(const vt_layout *layout, int rank, unsigned axes, const 
     vt_layout_axes_name(layout, axes, found_name);
     EXPECT(strcmp(found.characters, wanted) == 0, "%s of rank %d: %s, expected %s", name, rank, found.characters,
            wanted);
-    EXPECT(strcmp(found_name, name) == 0, "%s, expected %s", found_name, name);
+    EXPECT_TEXT(found_name, name);
 }
 
 TEST(groups_of_eight_ranks)

@@ -125,8 +125,7 @@ TEST(netcdf_words_with_blanks)
     H5Fclose(file);
     vt_dataset *dataset = test_nc_open_set("t");
     EXPECT_DATE(dataset, 2, "2012-03-01 00:00");
-    EXPECT(strcmp(vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units, "K") == 0, "'%s'",
-           vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units);
+    EXPECT_TEXT(vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units, "K");
     vt_dataset_close(&dataset);
     SCOPED(vt_fields_file) *opened = test_nc_open("x_2012.nc", NULL);
     EXPECT(opened->about->turned && opened->about->latitudes != NULL && opened->about->latitudes[0] == 20);
@@ -219,14 +218,13 @@ TEST(lengths_of_time)
         int64_t length = 0;
         EXPECT(vt_length_parse(known[i].text, &length) == (known[i].length > 0), "'%s'", known[i].text);
         EXPECT(length == known[i].length, "'%s': %lld", known[i].text, (long long)length);
-        if (length > 0) EXPECT(strcmp(vt_length_format(length, text), known[i].format) == 0, "'%s'", text);
+        if (length > 0) EXPECT_TEXT(vt_length_format(length, text), known[i].format);
     }
     vt_date date;
     EXPECT(vt_date_parse("2012-01-31T12", VT_CALENDAR_STANDARD, &date));
-    EXPECT(strcmp(vt_date_format(vt_date_after(date, VT_A_MONTH), text), "2012-02-29 12:00") == 0, "%s", text);
-    EXPECT(strcmp(vt_date_format(vt_date_after(date, -2 * VT_A_MONTH), text), "2011-11-30 12:00") == 0, "%s", text);
-    EXPECT(strcmp(vt_date_format(vt_date_after(date, 12 * VT_A_MONTH - 60), text), "2013-01-31 11:00") == 0, "%s",
-           text);
+    EXPECT_TEXT(vt_date_format(vt_date_after(date, VT_A_MONTH), text), "2012-02-29 12:00");
+    EXPECT_TEXT(vt_date_format(vt_date_after(date, -2 * VT_A_MONTH), text), "2011-11-30 12:00");
+    EXPECT_TEXT(vt_date_format(vt_date_after(date, 12 * VT_A_MONTH - 60), text), "2013-01-31 11:00");
     EXPECT(vt_date_steps(date, vt_date_after(date, 7 * VT_A_MONTH), VT_A_MONTH) == 7);
     EXPECT(vt_date_steps(date, vt_date_after(date, 7 * VT_A_MONTH), 2 * VT_A_MONTH) == -1);
     EXPECT(vt_date_steps(date, vt_date_after(date, 90), 60) == -1 &&

@@ -377,7 +377,7 @@ TEST(splits_in_words)
     EXPECT_OK(vt_split_open(config, &split));
     for (int64_t s = 0; s < 4; s++) {
         char *text = vt_test_owned(vt_split_describe(&split, s));
-        EXPECT(strcmp(text, words[s]) == 0, "%s, expected %s", text, words[s]);
+        EXPECT_TEXT(text, words[s]);
     }
 }
 

@@ -173,7 +173,7 @@ TEST(a_run_needs_what_is_planned)
     EXPECT_ERROR(vt_budget_check(config, &first_rank, &plan, own, true), "of memory (parameters");
     plan = (vt_plan){.message_bytes = 3 << 20};
     vt_plan_describe(&plan, parts, sizeof parts);
-    EXPECT(strcmp(parts, "workspace 3.00 MB") == 0, "%s", parts);
+    EXPECT_TEXT(parts, "workspace 3.00 MB");
 }
 
 /* keep_outputs: auto keeps them on a GPU that has room for them, beside the data and a tenth. */

@@ -225,7 +225,7 @@ static void expect_ticks(const double *degrees, int64_t count, bool longitudes, 
     for (int i = 0; i < ticks.count; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s@%.4g", i > 0 ? " " : "", ticks.labels[i],
                  ticks.at[i]);
-    EXPECT(strcmp(text, expected) == 0, "are '%s', expected '%s'", text, expected);
+    EXPECT_TEXT(text, expected);
 }
 
 TEST(ticks_of_maps)

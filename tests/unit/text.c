@@ -203,7 +203,7 @@ TEST(tokens_are_kept)
         const int32_t shift = round == 6; /* <unk> is the first word */
         for (int i = 0; i < 4; i++) EXPECT(tokens[i] == expected[i] + shift, "round %d, %d: %d", round, i, tokens[i]);
         EXPECT(corpus->vocabulary->count == 3 + shift);
-        EXPECT(strcmp(corpus->vocabulary->words[2 + shift], round < 2 ? "c" : "d") == 0);
+        EXPECT_TEXT(corpus->vocabulary->words[2 + shift], round < 2 ? "c" : "d");
         vt_corpus_close(&corpus);
         if (round > 0) EXPECT((inode_of(kept) == before) == (round == 1), "round %d", round);
         before = inode_of(kept);
@@ -349,7 +349,7 @@ TEST(files_of_a_directory)
     EXPECT_ERROR(vt_text_path(config, VT_SET_TRAINING, &path), "holds files of two sets");
     EXPECT_OK(vt_config_set(config, "train_data_path", "elsewhere/t"));
     EXPECT_OK(vt_text_path(config, VT_SET_TRAINING, &path));
-    EXPECT(strcmp(path, "elsewhere/t") == 0);
+    EXPECT_TEXT(path, "elsewhere/t");
     free(path);
 }
 

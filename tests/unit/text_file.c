@@ -53,7 +53,7 @@ static void expect_numbers(const char *path, int words)
     EXPECT_OK(vt_corpus_read(corpus, 0, words, tokens));
     for (int i = 0; i < words; i++) EXPECT(tokens[i] == i, "%d: %d", i, tokens[i]);
     const char *last = SETTINGS("%06d", words - 1);
-    EXPECT(strcmp(corpus->vocabulary->words[words - 1], last) == 0);
+    EXPECT_TEXT(corpus->vocabulary->words[words - 1], last);
 }
 
 /* How often the log says that a file is damaged. */

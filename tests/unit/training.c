@@ -599,7 +599,7 @@ TEST(run_directory_names_what_it_ran_on)
         config->ranks = cases[i].ranks;
         config->tensor_parallel = cases[i].tensor;
         char *path = vt_test_owned(vt_run_directory_path(config, cases[i].on_gpu));
-        EXPECT(strcmp(path, cases[i].path) == 0, "%s, expected %s", path, cases[i].path);
+        EXPECT_TEXT(path, cases[i].path);
     }
 }
 
@@ -612,7 +612,7 @@ TEST(run_directory_is_never_overwritten)
     EXPECT_OK(vt_config_set(config, "run_num", "tag"));
     char *path = vt_test_owned(vt_run_directory_path(config, false));
     snprintf(kept, sizeof kept, "%s/base/1CPU/tag", vt_test_directory());
-    EXPECT(strcmp(path, kept) == 0, "%s", path);
+    EXPECT_TEXT(path, kept);
     EXPECT_OK(vt_run_directory_make(path, &renamed));
     EXPECT(renamed == NULL);
     snprintf(kept, sizeof kept, "%s/precious", path);
