@@ -21,7 +21,7 @@ static inline alone open_alone(vt_backend *backend, int64_t tokens)
     return a;
 }
 
-static inline void close_alone(alone *a)
+static inline void alone_close(alone *a)
 {
     vt_parallel_close(&a->parallel);
     vt_world_close(&a->world, false);

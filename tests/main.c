@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "operations/paths.h"
 #include "parallel/group.h"
 #include "parallel/launch.h"
@@ -111,6 +112,25 @@ static void free_owned(void)
         free(one->memory);
         free(one);
     }
+}
+
+const char *test_path(const char *name)
+{
+    char *path = vt_test_owned(vt_text_format("%s/%s", vt_test_directory(), name));
+    for (char *slash = path + strlen(directory) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    return path;
+}
+
+const char *test_write(const char *name, const void *bytes, size_t count)
+{
+    const char *path = test_path(name);
+    FILE *file = fopen(path, "wb");
+    VT_ASSERT(file != NULL && fwrite(bytes, 1, count, file) == count && fclose(file) == 0);
+    return path;
 }
 
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)

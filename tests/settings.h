@@ -9,6 +9,14 @@
 /* Such a text, valid until the test ends. */
 #define SETTINGS(...) ((const char *)vt_test_owned(vt_text_format(__VA_ARGS__)))
 
+static inline vt_config *default_config(void)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    VT_ASSERT(config != NULL);
+    return config;
+}
+
 /* settings: "img_size=[20,12] patch_size=4" */
 static inline void set_options(vt_config *config, const char *settings)
 {
@@ -24,8 +32,7 @@ static inline void set_options(vt_config *config, const char *settings)
 /* The default configuration of `ranks` ranks with these settings, and with these besides, resolved. */
 static inline vt_config *config_with(int64_t ranks, const char *settings, const char *more)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
+    vt_config *config = default_config();
     config->ranks = ranks;
     set_options(config, settings);
     set_options(config, more);

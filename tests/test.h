@@ -59,8 +59,17 @@ void vt_test_operation(const char *name);
 /* A fresh empty directory for the running test, removed when it passes. */
 const char *vt_test_directory(void);
 
+/* "<that directory>/<name>", until the test ends, with the directories of the name created; and a file there, whose
+ * path is returned. */
+const char *test_path(const char *name);
+const char *test_write(const char *name, const void *bytes, size_t count);
+
 /* Returns `memory` (malloc'd; NULL ends the program), which is freed when the running test has ended. */
 void *vt_test_owned(void *memory);
+
+/* SCOPED(vt_config) *config = NULL; declares a vt_config *, which vt_config_close closes where its block ends: what was
+ * declared last is closed first. */
+#define SCOPED(type) __attribute__((cleanup(type##_close))) type
 
 #define TEST(name) VT_TEST(name, false, false)
 /* A test that uses the GPU if there is one. */
@@ -98,6 +107,20 @@ void *vt_test_owned(void *memory);
         else if (strstr(vt_error_text(), part) == NULL)                                                                \
             vt_test_fail(__FILE__, __LINE__, #call ": message '%s' lacks '%s'", vt_error_text(), part);                \
         vt_error_clear();                                                                                              \
+    } while (0)
+
+/* The text must be the expected one. */
+#define EXPECT_TEXT(text, expected)                                                                                    \
+    do {                                                                                                               \
+        const char *text_ = (text), *expected_ = (expected);                                                           \
+        if (strcmp(text_, expected_) != 0) vt_test_fail(__FILE__, __LINE__, "'%s', expected '%s'", text_, expected_);  \
+    } while (0)
+
+/* The text must contain `part`. */
+#define EXPECT_PART(text, part)                                                                                        \
+    do {                                                                                                               \
+        const char *text_ = (text), *part_ = (part);                                                                   \
+        if (strstr(text_, part_) == NULL) vt_test_fail(__FILE__, __LINE__, "'%s' lacks '%s'", text_, part_);           \
     } while (0)
 
 /* |actual - expected| <= tolerance, both finite. */

@@ -1,25 +1,13 @@
 # Coordinates, times, units and missing values: how files describe themselves, in every command.
 
-python_with python3-h5py "h5py, numpy"
 SMALL="$SMALL --n_in_channels=2 --n_out_channels=2 --global_batch_size=4 --num_epochs=1"
 
 # sets: two years of the same numbers in several forms, each a folder: plain `fields`; `fields` reversed, packed, with another
 # name of the latitudes; netCDF variables with dimension scales, reversed and packed; with gaps.
 sets() {
-    "$python" - <<'PYTHON'
-import os
-import h5py
-import numpy as np
-
+    in_python <<'PYTHON'
 T, R, C = 16, 16, 32
 lat, lon = np.linspace(45, -30, R).astype("f4"), ((350 + 2 * np.arange(C)) % 360).astype("f4")
-
-def scale(f, variable, dimension, name, values, **attributes):
-    f[name] = values
-    for key, value in attributes.items():
-        f[name].attrs[key] = value
-    f[name].make_scale(name)
-    variable.dims[dimension].attach_scale(f[name])
 
 for year, split in ((2001, "train"), (2002, "valid")):
     number = np.random.default_rng(year).integers(-300, 300, (T, 2, R, C)).astype("i2")
@@ -38,26 +26,24 @@ for year, split in ((2001, "train"), (2002, "valid")):
             if form == "plain":
                 f["lat"], f["lon"] = lat, lon
             if form in ("turned", "packed"):
-                scale(f, f["fields"], 2, "FNOCY" if form == "turned" else "y", lat[::-1])
-                scale(f, f["fields"], 3, "FNOCX", lon, units="degrees_E")
+                rows = "FNOCY" if form == "turned" else "y"
+                scale(f, rows, lat[::-1])
+                scale(f, "FNOCX", lon, units="degrees_E")
+                for d, other in (2, rows), (3, "FNOCX"): f["fields"].dims[d].attach_scale(f[other])
             if form == "gaps":
                 f["fields"][3:5, 1, 4, 5] = 9.96921e36
             if end == "nc":
+                if form == "monthly":
+                    scale(f, "T", np.arange(T) + 0.5 + 16 * (year - 2001), units="months since 1960-01-01")
+                else:
+                    days = np.arange(T) + 0.5 + 365 * (year - 1900)
+                    scale(f, "T", days, units="days since 1900-01-01", calendar="noleap")
+                scale(f, "Latitude", lat[::-1], units="degrees_north")
+                scale(f, "Longitude", lon, units="degrees_east")
                 for c, name, units in ((0, "air", "degC"), (1, "wind", "knots")):
-                    v = f.create_dataset(name, data=number[:, c, ::-1], chunks=(4, R, C), compression="gzip")
-                    v.attrs["scale_factor"], v.attrs["add_offset"], v.attrs["units"] = 0.25, 280.0, units
-                    v.attrs["long_name"] = f"{name}, daily mean"
-                    if name == "air":
-                        days = np.arange(T) + 0.5 + 365 * (year - 1900)
-                        if form == "monthly":
-                            scale(f, v, 0, "T", np.arange(T) + 0.5 + 16 * (year - 2001), units="months since 1960-01-01")
-                        else:
-                            scale(f, v, 0, "T", days, units="days since 1900-01-01", calendar="noleap")
-                        scale(f, v, 1, "Latitude", lat[::-1], units="degrees_north")
-                        scale(f, v, 2, "Longitude", lon, units="degrees_east")
-                    else:
-                        for d, other in enumerate(("T", "Latitude", "Longitude")):
-                            v.dims[d].attach_scale(f[other])
+                    variable(f, name, number[:, c, ::-1], ("T", "Latitude", "Longitude"),
+                             dict(chunks=(4, R, C), compression="gzip"),
+                             scale_factor=0.25, add_offset=280.0, units=units, long_name=f"{name}, daily mean")
 PYTHON
 }
 
@@ -108,10 +94,7 @@ test_forecast_files_keep_what_files_say() {
     "$VITRAIN" stats monthly --variables=[air,wind] >/dev/null
     "$VITRAIN" predict --checkpoint=$best --time=1961-08-01 --data_dir=monthly --valid_data_path=monthly/valid --steps=2 --output=h.nc --accept=[units,grid,step] >said
     contains "$(cat said)" "1961-09-16 00:00 to 1961-10-16 12:00 UTC"
-    "$python" - <<'PYTHON'
-import h5py
-import numpy as np
-
+    in_python <<'PYTHON'
 def text(item, key):
     value = item.attrs[key]
     return value.decode() if isinstance(value, bytes) else value
@@ -140,8 +123,7 @@ PYTHON
 test_months_keep_their_stamps() {
     sets
     local all="--variables=[air,wind] --data_dir=late" best=runs/demo/1CPU/00/checkpoints/best
-    "$python" - <<'PYTHON'
-import h5py, os, shutil
+    in_python <<'PYTHON'
 os.makedirs("late/train"), os.makedirs("late/valid"), os.makedirs("single/valid")
 def copy(source, to, first, stamps=None):
     shutil.copy(source, to)
@@ -172,8 +154,7 @@ PYTHON
     says "1961-10-16 12:00 to 1961-12-16 12:00 UTC" -- "$VITRAIN" predict --checkpoint=$best --time=1961-09-01 --steps=3 --output=h.nc \
         --valid_data_path=single/valid
     says "4 months" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=scores
-    "$python" - <<'PYTHON'
-import h5py
+    in_python <<'PYTHON'
 def stamps(path, name): return h5py.File(path)[name][()].tolist()
 def middles(first, count): # days since 1960
     import datetime
@@ -194,9 +175,7 @@ test_inspect_shows_what_is_missing() {
     contains "$output" "FAULT: gaps/train/2001.h5: 'fields' is 9.96921e+36, which is no data, at time 3, channel 1 (wind), row 4, column 5"
     contains "$output" "9.96921e+36" "no latitudes are known" "no longitudes are known"
     refuses "which is no data, at time 3" -- "$VITRAIN" stats gaps
-    "$python" -c '
-import h5py, numpy
-with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] = numpy.float32(9.96921e36)'
+    in_python <<<'with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] = np.float32(9.96921e36)'
     refuses "'fields' is NaN or missing (_FillValue) at time 3" "2 missing" -- "$VITRAIN" inspect gaps --verify
     "$VITRAIN" inspect netcdf/train --variables=[air,wind] >said
     contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412" "rows run from south to north in the file, and are turned round"
@@ -211,10 +190,7 @@ with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] 
 test_recipe_of_the_docs() {
     sed -n '/^# make_year.py/,/^```/p' "$TOP/docs/data.md" | sed '$d' >recipe.py
     sed -e '/^    ("air.sig995.2013.nc"/d' -e 's/("hgt.2013.nc", "hgt", 500, "z500")/("a.nc", "air", None, "air"), ("b.nc", "z", 500, "z500")/' recipe.py >make_year.py
-    "$python" - <<'PYTHON'
-import h5py
-import numpy as np
-
+    in_python <<'PYTHON'
 lat, lon, days = np.arange(-30.0, 31, 10), np.arange(0.0, 40, 5), np.arange(12) * 1.0
 values = np.random.default_rng(5).integers(0, 2000, (12, 2, 7, 8)).astype("i2")
 for name, variable, shape in (("a.nc", "air", values[:, 0]), ("b.nc", "z", values)):
@@ -241,10 +217,7 @@ PYTHON
 test_a_meridian_at_both_ends_is_named() {
     sets
     "$VITRAIN" stats plain >/dev/null
-    "$python" - <<'PYTHON'
-import h5py
-import numpy as np
-
+    in_python <<'PYTHON'
 for name in ("plain/train/2001.h5", "plain/valid/2002.h5"):
     with h5py.File(name, "r+") as f:
         f["lon"][:] = np.linspace(0, 360, 32)

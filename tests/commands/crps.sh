@@ -15,12 +15,6 @@ data_and_crps_run() {
 }
 made_once data_and_crps_run
 
-# close FIRST SECOND: two streams of numbers that are equal within rounding
-close() { cat "$1" >close.first; cat "$2" >close.second; near close.first close.second 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5; }
-
-# column DIRECTORY NAME: of its first row.
-column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR == 2 { print $c }' "$1/scores.csv"; }
-
 test_resumed_to_the_bit() {
     contains "$(cat printed)" "noise_embed.weight" "loss: mse,crps@1"
     # where crps begins, and in an epoch of it
@@ -31,7 +25,7 @@ test_resumed_to_the_bit() {
         cmp <(tensors $RUNS/whole/checkpoints/step-00000016) <(tensors $RUNS/cut$step/checkpoints/step-00000016)
     done
     learn --run_num=parts --grad_accumulation=2 --cache=host >/dev/null
-    close <(figures parts | cut -d, -f2) <(figures whole | cut -d, -f2)
+    near <(figures parts | cut -d, -f2) <(figures whole | cut -d, -f2) 1e-5
 }
 
 # What was trained without members goes on with them, as if the run had been meant to from the start.
@@ -57,7 +51,7 @@ test_members_are_the_same_however_they_are_made() {
     awk -v crps="$(column four crps)" -v mae="$(column four mae)" -v spread="$(column four spread)" 'BEGIN { exit !(crps > 0 && crps < mae && spread > 0) }'
     for most in 1 3; do
         $evaluate --members=4 --local_batch_size=$most --output=batches --force >/dev/null
-        close <(sed 's/[^0-9.,eE+-]//g' batches/scores.csv | sed 1d) <(sed 's/[^0-9.,eE+-]//g' four/scores.csv | sed 1d)
+        near <(sed 's/[^0-9.,eE+-]//g' batches/scores.csv | sed 1d) <(sed 's/[^0-9.,eE+-]//g' four/scores.csv | sed 1d) 1e-5
     done
     says "by the model's noise, 4 with input_noise 0.5 on the initial state" -- $evaluate --members=4 --input_noise=0.5 --output=noisy
     awk -v a="$(column four spread)" -v b="$(column noisy spread)" 'BEGIN { exit !(b > 1.01 * a) }'
@@ -73,12 +67,12 @@ test_members_are_the_same_however_they_are_made() {
     for member in 0 1 2; do
         values five.nc t2m $((96 * (3 * member + 2))) 96 >five.$member
         values three.nc t2m $((96 * (3 * member + 2))) 96 >three.$member
-        close <(tr ',' '\n' <three.$member | sed '/^ *$/d') <(tr ',' '\n' <five.$member | sed '/^ *$/d')
+        near <(tr ',' '\n' <three.$member | sed '/^ *$/d') <(tr ',' '\n' <five.$member | sed '/^ *$/d') 1e-5
     done
     refuted cmp five.0 five.1
     refuted cmp five.1 five.2
     values one.nc t2m $((96 * 2)) 96 >one
-    close <(tr ',' '\n' <one | sed '/^ *$/d') <(tr ',' '\n' <five.0 | sed '/^ *$/d')
+    near <(tr ',' '\n' <one | sed '/^ *$/d') <(tr ',' '\n' <five.0 | sed '/^ *$/d') 1e-5
     needs_mpi
     for ranks in 2 3; do
         "$TOP/tests/mpirun" -np $ranks $evaluate --members=4 --output=shared --force >/dev/null
@@ -93,7 +87,7 @@ test_the_loss_of_a_validation() {
     awk -F, -v logged="$logged" 'END { d = $3 - logged; if (logged < 0) logged = -logged; exit !(d < 1e-5 * logged && d > -1e-5 * logged) }' again/loss.csv
     needs_mpi
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" $CRPS --expdir=runs2 --run_num=two >/dev/null
-    close <(tail -n +2 runs2/base/2CPU/two/metrics.csv | cut -d, -f3) <(tail -n +2 $RUNS/whole/metrics.csv | cut -d, -f3)
+    near <(tail -n +2 runs2/base/2CPU/two/metrics.csv | cut -d, -f3) <(tail -n +2 $RUNS/whole/metrics.csv | cut -d, -f3) 1e-5
 }
 
 test_what_is_refused() {

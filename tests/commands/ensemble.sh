@@ -13,9 +13,6 @@ evaluate() { "$VITRAIN" evaluate --rollout=4 "$@" >said; }
 predict() { "$VITRAIN" predict --time=2002-01-02T06 --rollout=3 "$@" >said; }
 scores() { cut -d, -f"$2" "$1/scores.csv"; }
 
-# column FILE NAME: of its first row.
-column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR == 2 { print $c }' "$1/scores.csv"; }
-
 # One member is the forecast without an ensemble, to the bit: its CRPS is the MAE, and it has no spread. Noise that is too
 # small for the numbers makes equal members.
 test_ensembles_of_one() {

@@ -1,17 +1,11 @@
 # `vitrain init`: a configuration for whatever data there are, which runs as it is.
 
-python_with python3-h5py "h5py, numpy"
 needs_kernels
 export OMP_NUM_THREADS=1 # other tests run beside these, and times are measured
 
 # set NAME ROWS COLUMNS CHANNELS HOURS TIMES [gaps|missing]: netCDF files of waves that travel and change, with seasons.
 set_of() {
-    "$python" - "$@" <<'PYTHON'
-import os
-import sys
-import h5py
-import numpy as np
-
+    in_python "$@" <<'PYTHON'
 name, (R, C, channels, hours, times) = sys.argv[1], map(int, sys.argv[2:7])
 what = sys.argv[7:]
 lat, lon = np.linspace(80, -80, R), np.arange(C) * 360 / C
@@ -22,11 +16,9 @@ for split, year, count in (("train", 2001, times), ("valid", 2002, times // 3)):
     days = (np.array(at) * hours / 24)[:, None, None]
     os.makedirs(f"{name}/{split}", exist_ok=True)
     with h5py.File(f"{name}/{split}/{year}.nc", "w") as f:
-        for scale, values, units in (("time", np.array(at, "f8") * hours, f"hours since {year}-01-01"),
-                                     ("lat", lat, "degrees_north"), ("lon", lon, "degrees_east")):
-            f[scale] = values
-            f[scale].attrs["units"] = units
-            f[scale].make_scale(scale)
+        scale(f, "time", np.array(at, "f8") * hours, units=f"hours since {year}-01-01")
+        scale(f, "lat", lat, units="degrees_north")
+        scale(f, "lon", lon, units="degrees_east")
         for c in range(channels):
             field = 3 * np.sin(2 * np.pi * days / 365) * np.sin(y)
             for k in range(3):
@@ -35,8 +27,7 @@ for split, year, count in (("train", 2001, times), ("valid", 2002, times // 3)):
                     m * x - 2 * np.pi * m * days / (5 + 2 * k) + draw.uniform(0, 6)) * np.cos(y) ** m
             field = field + 0.03 * draw.normal(size=field.shape)
             if "missing" in what: field[:, : R // 3, : C // 4] = np.nan
-            v = f.create_dataset(f"v{c}", data=(280 + 5 * field).astype("f4"))
-            for d, scale in enumerate(("time", "lat", "lon")): v.dims[d].attach_scale(f[scale])
+            variable(f, f"v{c}", (280 + 5 * field).astype("f4"), ("time", "lat", "lon"))
 PYTHON
 }
 

@@ -13,18 +13,11 @@ test_resumed_on_other_layouts() {
     contains "$(cat two.printed)" "resuming from $(step_of four 11): step 11, epoch 2"
     contains "$(cat eight.printed)" "tensor 2 × context 2 × data 2"
     [ "$(ls "$(step_of eight 5)" | grep -c '^shard-0000[0-7]-of-00008.h5$')" -eq 8 ]
-    { figures_of eight | head -n 5; figures_of alone | head -n 3; figures_of four | head -n 3; figures_of two; } >chain
-    figures_of one >whole
-    as_promised chain whole
-    { validations eight | head -n 1; validations two; } >chain
-    validations one >whole
-    near chain whole 1e-5
-    validations alone >chain
-    near chain whole 1e-5
+    as_promised <(figures_of eight | head -n 5; figures_of alone | head -n 3; figures_of four | head -n 3; figures_of two) <(figures_of one)
+    near <(validations eight | head -n 1; validations two) <(validations one) 1e-5
+    near <(validations alone) <(validations one) 1e-5
     # the learning rate and the figures of the whole eight-rank run, too
-    figures_of eight >chain
-    figures_of one >whole
-    as_promised chain whole
+    as_promised <(figures_of eight) <(figures_of one)
 }
 
 test_resumed_on_the_same_layout() {
@@ -44,11 +37,8 @@ long_other_optimizers_on_layouts() {
         ranks 1 one $options
         ranks 4 four $options --tensor_parallel=2 --zero_stage=3 --checkpoint_every=5
         ranks 2 two $options --zero_stage=1 --resume="$(step_of four 5)"
-        figures_of one >whole
-        figures_of four >parts
-        as_promised parts whole
-        { figures_of four | head -n 5; figures_of two; } >chain
-        as_promised chain whole
+        as_promised <(figures_of four) <(figures_of one)
+        as_promised <(figures_of four | head -n 5; figures_of two) <(figures_of one)
     done
     same_bits 2 --optimizer=SGD --momentum=0 --zero_stage=2
     same_bits 4 --optimizer=AdamW8bit --embed_dim=32 --tensor_parallel=2 --zero_stage=3 --amp_mode=fp16
@@ -60,15 +50,14 @@ long_other_optimizers_on_layouts() {
 # Other orders of summation, of 2^-24 each, change the direction of some roundings to bfloat16, of 2^-8 each.
 test_bfloat16_on_layouts() {
     local more="--grad_accumulation=2" name
-    losses_of() { figures_of "$1" | cut -d, -f1,2 >"$1.losses"; }
+    losses_of() { figures_of "$1" | cut -d, -f1,2; }
     ranks 1 wide $more
     more="$more --amp_mode=bf16"
     ranks 1 one $more
     ranks 4 a $more --tensor_parallel=2 --context_parallel=2 --sequence_parallel=true
     ranks 4 b $more --tensor_parallel=4 --recompute=block
     ranks 4 c $more --context_parallel=2 --cp_comm=ring --zero_stage=3
-    for name in wide one a b c; do losses_of $name; done
-    for name in a b c; do as_in_16_bits wide.losses one.losses $name.losses || { echo "layout $name"; return 1; }; done
+    for name in a b c; do as_in_16_bits <(losses_of wide) <(losses_of one) <(losses_of $name) || { echo "layout $name"; return 1; }; done
 }
 
 # Every tensor of a .safetensors file: "name, number" a line; without attn.k.bias, whose gradient is rounding noise.

@@ -48,13 +48,11 @@ test_inspect_names_what_is_damaged() {
     says "stats: none yet; \`vitrain stats\` makes them" "no faults" -- "$VITRAIN" inspect data
 }
 
-column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 && $1 == "'"$3"'" && $3 == '"$4"' { print $c }' "$1"; }
-
 # At the first lead time, the RMSE in standard deviations equals the validation's.
 test_evaluate() {
     says "32 initial times, 1 step of 6 h" -- evaluate --rollout=1 --output=one
     logged=$(grep "Valid RMSE" trained | tail -n 1 | sed 's/.* t2m=//')
-    awk -v a="$(column one/scores.csv rmse t2m 6)" -v s="$(column one/scores.csv channel_std t2m 6)" -v l="$logged" \
+    awk -v a="$(column one rmse t2m 6)" -v s="$(column one channel_std t2m 6)" -v l="$logged" \
         'BEGIN { d = a / s - l; exit !(d < 6e-5 && d > -6e-5) }'
     evaluate --rollout=20 --map_channel=u10 >said
     local scores=$run/evaluation/step-00000014-valid
@@ -66,13 +64,13 @@ test_evaluate() {
     evaluate --rollout=20 --map_channel=u10 --output=three --local_batch_size=3 >/dev/null
     evaluate --rollout=20 --map_channel=u10 --output=four --global_batch_size 4 >/dev/null
     for other in three four; do
-        for lead in 6 60 120; do near "$(column $other/scores.csv rmse u10 $lead)" "$(column $scores/scores.csv rmse u10 $lead)"; done
+        for lead in 6 60 120; do near "$(column $other rmse u10 $lead)" "$(column $scores rmse u10 $lead)"; done
     done
     says "on the test set data/test: 25 initial times" -- evaluate --rollout=4 --split=test
     rm data/stats/time_means.npy
     says "the mean field and ACC against it can't be scored" -- evaluate --rollout=1 --output=two
-    [ "$(column two/scores.csv rmse_climatology u10 6)" = "" ]
-    [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
+    [ "$(column two rmse_climatology u10 6)" = "" ]
+    [ "$(column two rmse u10 6)" = "$(column one rmse u10 6)" ]
 }
 
 # Leads are told in the unit of the set's time step; files keep their hours.
@@ -122,7 +120,7 @@ test_evaluate_against_the_season() {
     [ "$(wc -l <one/horizons.csv)" -eq 4 ]
     [ "$(wc -l <one/spectra.csv)" -eq $((1 + 3 * 4 * 16)) ]
     # 1 - skill is the ratio of the squares
-    awk -v s="$(column one/scores.csv skill t2m 24)" -v f="$(column one/scores.csv rmse_pooled t2m 24)" -v c="$(column one/scores.csv rmse_pooled_seasonal t2m 24)" \
+    awk -v s="$(column one skill t2m 24)" -v f="$(column one rmse_pooled t2m 24)" -v c="$(column one rmse_pooled_seasonal t2m 24)" \
         'BEGIN { d = 1 - s - f * f / (c * c); exit !(d < 1e-6 && d > -1e-6) }'
     contains "$(cat one/scores.html)" "Skill against the seasonal climatology" "Skill against persistence" "RMSE by lead time" "Power spectra" '<th>t2m</th>' \
         "u10<small>, m s-1<" "t2m<small>, K<" "t2m<small><" # ACC has none
@@ -133,8 +131,8 @@ test_evaluate_against_the_season() {
     rm data/stats/climatology.h5
     says "climatology.h5' is not there, so skill, ACC against the season and the skill horizon can't be scored; \`vitrain stats data\` makes it" "mean field" \
         -- "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=two
-    for name in skill acc_seasonal rmse_seasonal; do [ "$(column two/scores.csv $name t2m 24)" = "" ]; done
-    for name in rmse rmse_climatology acc bias mae; do [ "$(column two/scores.csv $name t2m 24)" = "$(column one/scores.csv $name t2m 24)" ]; done
+    for name in skill acc_seasonal rmse_seasonal; do [ "$(column two $name t2m 24)" = "" ]; done
+    for name in rmse rmse_climatology acc bias mae; do [ "$(column two $name t2m 24)" = "$(column one $name t2m 24)" ]; done
     says "no climatology.h5: evaluate will score no skill" -- "$VITRAIN" inspect data
     evaluate_with() { "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=three "$@"; }
     refuses "--climatology_path=none.h5 is not there; \`vitrain stats\` makes such a file" -- evaluate_with --climatology_path=none.h5
@@ -306,7 +304,7 @@ test_evaluate_what_any_layout_trained() {
     for flags in --tensor_parallel=2 --context_parallel=2 --zero_stage=3; do
         ranks 2 runs$flags $flags
         "$VITRAIN" evaluate --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --rollout=3 --output=scores$flags >/dev/null
-        for lead in 6 18; do near "$(column scores$flags/scores.csv rmse t2m $lead)" "$(column one/scores.csv rmse t2m $lead)"; done
+        for lead in 6 18; do near "$(column scores$flags rmse t2m $lead)" "$(column one rmse t2m $lead)"; done
         "$VITRAIN" predict --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --time=2002-01-05T06:00 --steps=2 --output=f$flags.nc >said
         contains "$(cat said)" "2 forecasts"
     done
@@ -402,9 +400,8 @@ test_predict() {
     [ "$(values f.nc height_2m),$(values f.nc height_10m)" = 2,10 ]
     contains "$(tr -s ' \n' ' ' <header)" '"forecast_reference_time height_10m"' \
         ": $("$VITRAIN" --version | head -n 1) predict --checkpoint=$best --time=2002-01-02T06:00 --steps=3 --output=f.nc"
-    for part in DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north "hours since 2002-01-02 06:00:00"; do
-        contains "$(cat header)" "$part"
-    done
+    contains "$(cat header)" DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north \
+        "hours since 2002-01-02 06:00:00"
     [ "$(values f.nc time | paste -sd ' ')" = "6 12 18" ]
     # the second forecast of one start differs from the first of the next, but the first of both are what the model gives
     predict --time=2002-01-02T06 --steps=1 --output=g.nc >/dev/null
@@ -564,13 +561,12 @@ test_predict_ncdump() {
 
 test_report() {
     refuted grep -E '<script|https?:|<link|@import' $run/report.html
-    for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations" "Loss<small>, relative_l2<" "t2m<small>, standard deviations<"; do
-        contains "$(cat $run/report.html)" "$part"
-    done
+    contains "$(cat $run/report.html)" "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" \
+        "embed_dim" "forward" "activations" "Loss<small>, relative_l2<" "t2m<small>, standard deviations<"
     [ "$(wc -l <$run/epochs.csv)" -eq 3 ]
     small_run --run_num=other --embed_dim=32 --num_heads=4 --global_batch_size=4
     "$VITRAIN" report $RUNS/00 $RUNS/other --output=both.html >said
-    for part in "demo/1CPU/00" "demo/1CPU/other" "embed_dim" "num_heads"; do contains "$(cat both.html)" "$part"; done
+    contains "$(cat both.html)" "demo/1CPU/00" "demo/1CPU/other" "embed_dim" "num_heads"
     grep -o 'class="card"><span>[^<]*' $run/report.html | sed 's/.*>//' >cards
     [ "$(wc -l <cards)" -eq 7 ]
     while read -r name; do contains "$(cat both.html)" "<th>$name</th>"; done <cards # the same words

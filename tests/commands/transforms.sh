@@ -3,13 +3,6 @@
 SMALL="$SMALL --loss=mse --predict=tendency --num_epochs=2 --lr=2e-3"
 RAIN='--transform=[t2m=log1p(1e-5)]'
 
-# in_python FILE... : its standard input, with h5py as h, numpy as n, files(DIR) and rain(x)
-in_python() {
-    python_with python3-h5py h5py,numpy
-    { echo 'import sys, csv, glob, h5py as h, numpy as n'
-      cat; } | "$python" - "$@"
-}
-
 # What values of 200 to 300 become: rare rain in m; -1e-9, as packing leaves it, elsewhere. And the same as the model sees it, in
 # the set `hand`; `data` has statistics of the transformed channel, `plain` of none.
 make_rain() {
@@ -17,20 +10,20 @@ make_rain() {
     in_python <<'END'
 for path in glob.glob("data/*/*.h5"):
     if "stats" in path: continue
-    with h.File(path, "r+") as file:
+    with h5py.File(path, "r+") as file:
         fields = file["fields"][:]
         x = fields[:, 2].astype("f8")
         x = (x - 280) / 20
-        fields[:, 2] = 2e-3 * n.maximum(0, x) ** 3 - 1e-9
+        fields[:, 2] = 2e-3 * np.maximum(0, x) ** 3 - 1e-9
         file["fields"][:] = fields
 END
     cp -r data hand
     cp -r data plain
     in_python <<'END'
 for path in glob.glob("hand/*/200*.h5"):
-    with h.File(path, "r+") as file:
+    with h5py.File(path, "r+") as file:
         fields = file["fields"][:]
-        fields[:, 2] = n.log1p(n.maximum(fields[:, 2].astype("f8"), 0) / 1e-5)
+        fields[:, 2] = np.log1p(np.maximum(fields[:, 2].astype("f8"), 0) / 1e-5)
         file["fields"][:] = fields
 END
     "$VITRAIN" stats data --force "$RAIN" >printed
@@ -48,11 +41,11 @@ made() {
 test_statistics() {
     made
     in_python <<'END'
-close = lambda a, b: n.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * n.abs(b).max())
+close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(b).max())
 for name in ("global_means", "global_stds", "time_diff_stds"):
-    close(n.load("data/stats/%s.npy" % name), n.load("hand/stats/%s.npy" % name))
-close(n.load("data/stats/time_means.npy"), n.load("plain/stats/time_means.npy"))
-sets = {name: h.File(name + "/stats/climatology.h5") for name in ("data", "hand", "plain")}
+    close(np.load("data/stats/%s.npy" % name), np.load("hand/stats/%s.npy" % name))
+close(np.load("data/stats/time_means.npy"), np.load("plain/stats/time_means.npy"))
+sets = {name: h5py.File(name + "/stats/climatology.h5") for name in ("data", "hand", "plain")}
 for name in ("coefficients", "departure_stds", "departure_change_stds"):
     for c in range(3):
         part = lambda s: sets[s][name][:, :, c] if name == "coefficients" else sets[s][name][c:c + 1]
@@ -75,12 +68,9 @@ test_training_sees_what_it_becomes() {
     made
     train "$RAIN" --run_num=a >/dev/null
     train --data_dir=hand --run_num=b >/dev/null
-    losses a >a
-    losses b >b
-    near a b 0 1e-5
+    near <(losses a) <(losses b) 0 1e-5
     train --data_dir=plain --run_num=c >/dev/null
-    losses c >c
-    refuted near a c 0 1e-3
+    refuted near <(losses a) <(losses c) 0 1e-3
     for how in "--cache=host" "--data_loader_config=pytorch" "--num_data_workers=0" "--skip_bad_samples --num_data_workers=2"; do
         train "$RAIN" --run_num=d $how >/dev/null
         cmp <(figures a) <(figures d)
@@ -88,9 +78,7 @@ test_training_sees_what_it_becomes() {
     done
     train "$RAIN" --normalise=climatology --run_num=e >/dev/null
     train --data_dir=hand --normalise=climatology --run_num=f >/dev/null
-    losses e >e
-    losses f >f
-    near e f 0 1e-4
+    near <(losses e) <(losses f) 0 1e-4
     # bounds that no state reaches change no bit, and those of a file are those of a flag
     train "$RAIN" --bounds=[u10=[-1e9,1e9],v10=[-inf,inf]] --run_num=g >/dev/null
     cmp <(figures a) <(figures g)
@@ -102,10 +90,10 @@ test_training_sees_what_it_becomes() {
     # chunks of one channel and four times, with a value that can't be used: its neighbours are read once more
     in_python <<'END'
 for path in glob.glob("data/*/200*.h5") + glob.glob("hand/*/200*.h5"):
-    with h.File(path, "r+") as file:
+    with h5py.File(path, "r+") as file:
         fields, attributes = file["fields"][:], dict(file["fields"].attrs)
-        if "hand" in path: fields[:, 0] = n.sqrt(n.maximum(fields[:, 0], 0))
-        if "train" in path: fields[9::12, 1, 3, 4] = n.nan
+        if "hand" in path: fields[:, 0] = np.sqrt(np.maximum(fields[:, 0], 0))
+        if "train" in path: fields[9::12, 1, 3, 4] = np.nan
         del file["fields"]
         file.create_dataset("fields", data=fields, chunks=(4, 1, 16, 32), compression=1).attrs.update(attributes)
 END
@@ -114,9 +102,7 @@ END
     train "--transform=[t2m=log1p(1e-5),u10=sqrt]" --skip_bad_samples --global_batch_size=20 --run_num=j >printed
     train --data_dir=hand --skip_bad_samples --global_batch_size=20 --run_num=k >/dev/null
     grep -q 'skipped: ' printed
-    losses j >a
-    losses k >b
-    near a b 0 1e-5
+    near <(losses j) <(losses k) 0 1e-5
 }
 
 # Scores and forecasts are in the units of the data; without bounds some of them are below 0.
@@ -131,29 +117,29 @@ test_scores_and_forecasts() {
     done
     "$VITRAIN" evaluate $RUNS/free --rollout=10 --bounds=[t2m=[0,5e-3]] --output=late.scores --forecasts=late.nc >/dev/null
     in_python <<'END'
-truth = h.File("data/valid/2002.h5")["fields"][:, 2].astype("f8")
-weights = n.cos(n.radians(n.linspace(90, -90, 16)))[:, None]
+truth = h5py.File("data/valid/2002.h5")["fields"][:, 2].astype("f8")
+weights = np.cos(np.radians(np.linspace(90, -90, 16)))[:, None]
 weights = weights / weights.mean()
-low, high = n.float32(0), n.float32(5e-3)
+low, high = np.float32(0), np.float32(5e-3)
 rows = {run: [r for r in csv.DictReader(open(run + ".scores/scores.csv")) if r["channel"] == "t2m"] for run in ("free", "bound", "plain", "late")}
 for run in rows:
-    forecast = h.File(run + ".nc")["t2m"][:]
+    forecast = h5py.File(run + ".nc")["t2m"][:]
     assert forecast.shape[1] == 10
     for lead in range(10):
         seen = truth[lead + 1:][:len(forecast)]
         error = forecast[:, lead] - seen
         score = lambda name: float(rows[run][lead][name])
-        rmse = n.sqrt((weights * error ** 2).mean((1, 2)))
-        n.testing.assert_allclose(score("rmse"), rmse.mean(), rtol=1e-6)
-        n.testing.assert_allclose(score("bias"), (weights * error).mean(), rtol=1e-4, atol=1e-4 * score("mae"))
-        n.testing.assert_allclose(score("rmse_persistence"), n.sqrt((weights * (truth[:len(forecast)] - seen) ** 2).mean((1, 2))).mean(), rtol=1e-6)
+        rmse = np.sqrt((weights * error ** 2).mean((1, 2)))
+        np.testing.assert_allclose(score("rmse"), rmse.mean(), rtol=1e-6)
+        np.testing.assert_allclose(score("bias"), (weights * error).mean(), rtol=1e-4, atol=1e-4 * score("mae"))
+        np.testing.assert_allclose(score("rmse_persistence"), np.sqrt((weights * (truth[:len(forecast)] - seen) ** 2).mean((1, 2))).mean(), rtol=1e-6)
         for name in ("rmse_persistence", "rmse_climatology", "rmse_seasonal", "acc_persistence", "acc_seasonal_persistence"):
-            n.testing.assert_allclose(score(name), float(rows["plain"][lead][name]), rtol=1e-5)
+            np.testing.assert_allclose(score(name), float(rows["plain"][lead][name]), rtol=1e-5)
         assert (rows[run][lead]["channel_std"] == "") == (run != "plain")
     inside = (forecast >= low).all() and (forecast <= high).all()
     assert inside == (run in ("bound", "late")), (run, forecast.min(), forecast.max())
     if run in ("bound", "late"): assert (forecast < 1e-9).any()
-    if run != "late": n.testing.assert_array_equal(h.File(run + ".one.nc")["t2m"][:], forecast[0])
+    if run != "late": np.testing.assert_array_equal(h5py.File(run + ".one.nc")["t2m"][:], forecast[0])
 END
     # the loss is the training's, of what the model sees
     awk -F, -v own="$(tail -n +2 $RUNS/bound/epochs.csv | cut -d, -f4 | sort -g | head -n 1)" \
@@ -188,23 +174,11 @@ test_resumed_and_over_ranks() {
     OMP_NUM_THREADS=1 train "${all[@]}" --expdir=whole --lr_schedule=none >/dev/null
     cmp <(figures_of cut) <(figures_of whole)
     needs_mpi
-    ranks 1 one "${all[@]}"
-    figures_of one >figures
-    validations one >losses
-    for how in "--context_parallel=2" "--pipeline_parallel=2" "--tensor_parallel=2" ""; do
-        ranks 2 two "${all[@]}" $how
-        figures_of two >own
-        as_promised own figures
-        validations two >own
-        near own losses 1e-5
-        rm -r two
-    done
+    as_one_rank "${all[*]}" "--context_parallel=2" "--pipeline_parallel=2" "--tensor_parallel=2" ""
     scores() { tail -n +2 "$1/scores.csv" | cut -d, -f5-9; } # RMSE and ACC
     "$VITRAIN" evaluate one/demo/1CPU/00 --rollout=4 --output=alone >/dev/null
-    scores alone >alone.csv
     for how in "" --pipeline_parallel=2; do
         "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate one/demo/1CPU/00 --rollout=4 --output=both --force $how >/dev/null
-        scores both >both.csv
-        near both.csv alone.csv 1e-5
+        near <(scores both) <(scores alone) 1e-5
     done
 }

@@ -41,7 +41,7 @@ done:
     return status;
 }
 
-static void close_side(side *s)
+static void side_close(side *s)
 {
     if (s->backend != NULL) vt_arena_close(&s->arena);
     vt_parameters_close(&s->parameters);
@@ -104,7 +104,7 @@ int main(void)
     }
 done:
     if (status != VT_OK) fprintf(stderr, "exercise: %s\n", vt_error_text());
-    close_side(&ranks);
-    close_side(&whole);
+    side_close(&ranks);
+    side_close(&whole);
     return right ? 0 : 1;
 }

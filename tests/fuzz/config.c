@@ -12,7 +12,7 @@ enum { MOST_FLAGS = 16 };
 
 static void save_and_read_again(const vt_config *config)
 {
-    vt_config *again = NULL;
+    SCOPED(vt_config) *again = NULL;
     char *text = vt_config_text(config), *path = vt_fuzz_write("saved.yaml", text, strlen(text));
     char *file = vt_text_format("--yaml_config=%s", path), *name = vt_text_format("--config=%s", config->config);
     char *const arguments[] = {file, name};
@@ -20,7 +20,6 @@ static void save_and_read_again(const vt_config *config)
         fprintf(stderr, "%s\n%s\n", vt_error_text(), text);
         abort();
     }
-    vt_config_close(&again);
     free(text);
     free(path);
     free(file);

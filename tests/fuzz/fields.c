@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    vt_fields_file *file = NULL;
+    SCOPED(vt_fields_file) *file = NULL;
     char *path = vt_fuzz_write("2001.h5", data, size);
     vt_error_clear();
     vt_status status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){0}, &file);
@@ -24,7 +24,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         free(values);
     }
-    vt_fields_file_close(&file);
     free(path);
     return 0;
 }

@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    vt_safetensors *file = NULL;
+    SCOPED(vt_safetensors) *file = NULL;
     char *path = vt_fuzz_write("model.safetensors", data, size);
     const vt_tensor_shape a = {.dimensions = 2, .shape = {2, 3}}, b = {.dimensions = 1, .shape = {4}};
     float values[6];
@@ -16,7 +16,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         vt_error_clear();
         vt_safetensors_read_part(file, "b", 0, 1, &b, values);
     }
-    vt_safetensors_close(&file);
     free(path);
     return 0;
 }

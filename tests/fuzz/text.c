@@ -44,7 +44,7 @@ static void try_damaged(const uint8_t *data, size_t size)
     vt_corpus_options options = {.lower = true};
     static char *path, *kept, *whole;
     static size_t length;
-    vt_corpus *corpus = NULL;
+    SCOPED(vt_corpus) *corpus = NULL;
     if (path == NULL) {
         vt_log_filter.muted = true;
         path = vt_fuzz_write("known", "b a b c", 7);
@@ -71,7 +71,6 @@ static void try_damaged(const uint8_t *data, size_t size)
         VT_ASSERT(vt_corpus_read(corpus, i, 1, &number) == VT_OK);
         VT_ASSERT(number >= 0 && number < corpus->vocabulary->count);
     }
-    vt_corpus_close(&corpus);
     free(bytes);
 }
 

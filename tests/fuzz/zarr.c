@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     write_file(is_new ? "zarr.json" : ".zmetadata", data + 3, length);
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++)
         write_file(chunks[i], data + 3 + length, size - 3 - length);
-    vt_fields_file *file = NULL;
+    SCOPED(vt_fields_file) *file = NULL;
     vt_error_clear();
     if (vt_fields_file_open_again((const char *const[]){path}, 1, &(vt_fields_form){.variables = "[t]"}, &file) ==
         VT_OK) {
@@ -71,7 +71,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_ends(file);
     }
     vt_error_clear();
-    vt_fields_file_close(&file);
     free(path);
     return 0;
 }

@@ -25,7 +25,7 @@ static fixture open_fixture(vt_cpu_isa isa, int kind, const char *settings)
 {
     fixture f = {.file = golden_open("ensemble.h5")};
     int64_t count;
-    float *changes = golden_read_float(f.file, "changes", &count);
+    float *changes = golden_read_float(f.file, &count, "changes");
     EXPECT_OK(vt_config_open_default(&f.r.config));
     set_options(f.r.config, "img_size=[8,16] patch_size=4 n_history=1 n_in_channels=4 n_out_channels=2 embed_dim=16 "
                             "depth=1 num_heads=2 num_iters=10 global_batch_size=2 rollout=3 loss=crps noise_dim=5 "
@@ -42,16 +42,15 @@ static fixture open_fixture(vt_cpu_isa isa, int kind, const char *settings)
     f.batch = (vt_batch){.sample_count = BATCH,
                          .global_count = BATCH,
                          .steps = ROLLOUT,
-                         .tensors = {golden_read_float(f.file, gaps ? "inputs_gaps" : "inputs", &count),
-                                     golden_read_float(f.file, gaps ? "targets_gaps" : "targets", &count)}};
+                         .tensors = {golden_read_float(f.file, &count, gaps ? "inputs_gaps" : "inputs"),
+                                     golden_read_float(f.file, &count, gaps ? "targets_gaps" : "targets")}};
     EXPECT(count == BATCH * ROLLOUT * CHANNELS * HEIGHT * WIDTH);
     return f;
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
     rig_close(&f->r);
-    H5Fclose(f->file);
 }
 
 /* Float32's logarithm, root and cosine differ from float64's by a few units in the last place. */
@@ -60,7 +59,7 @@ GPU_TEST(noise_of_members_is_what_it_is_defined_to_be)
     enum { ROWS = 3, TOKENS = 8, NUMBERS = 5 };
     hid_t file = golden_open("ensemble.h5");
     int64_t count;
-    const double *expected = golden_read(file, "noise", &count);
+    const double *expected = golden_read(file, &count, "noise");
     const vt_noise how = {.seed = 333, .rollout_step = 2, .rows = ROWS, .tokens = TOKENS, .numbers = NUMBERS};
     const vt_noise last = {
         .seed = 333, .rollout_step = 2, .rows = 1, .first_row = 2, .first_token = 5, .tokens = 2, .numbers = NUMBERS};
@@ -77,15 +76,11 @@ GPU_TEST(noise_of_members_is_what_it_is_defined_to_be)
         for (int i = 0; i < 2; i++)
             EXPECT(memcmp(part[i], all + (2 * TOKENS + 5) * 2 * NUMBERS, sizeof part[i]) == 0, "part %d", i);
     }
-    H5Fclose(file);
 }
 
 static void check_losses(fixture *f, int kind, int steps, bool gradients)
 {
-    char name[64];
-    int64_t count;
-    snprintf(name, sizeof name, "%s/losses", kinds[kind].name);
-    const double *losses = golden_read(f->file, name, &count);
+    const double *losses = golden_read(f->file, NULL, "%s/losses", kinds[kind].name);
     for (int step = 0; step < steps; step++) {
         vt_step_figures figures;
         EXPECT_OK(vt_step_train(f->r.trainer, &f->batch, &figures));
@@ -99,9 +94,8 @@ GPU_TEST(ten_steps_of_ensembles)
     FOR_EACH_PATH(isa)
     {
         for (int kind = 0; kind < KINDS; kind++) {
-            fixture f = open_fixture(isa, kind, "");
+            SCOPED(fixture) f = open_fixture(isa, kind, "");
             check_losses(&f, kind, STEPS, true);
-            close_fixture(&f);
         }
     }
 }
@@ -113,9 +107,8 @@ GPU_TEST(ensembles_in_micro_batches)
     FOR_EACH_PATH(isa)
     {
         for (int i = 0; i < 2; i++) {
-            fixture f = open_fixture(isa, 1, settings[i]);
+            SCOPED(fixture) f = open_fixture(isa, 1, settings[i]);
             check_losses(&f, 1, 3, false); /* the third may be replayed */
-            close_fixture(&f);
         }
     }
 }
@@ -125,9 +118,8 @@ GPU_TEST(ensembles_in_micro_batches)
 TEST(gradients_of_ensembles_are_finite_differences)
 {
     for (int kind = 0; kind < KINDS; kind++) {
-        fixture f =
+        SCOPED(fixture) f =
             open_fixture(VT_ISA_PLAIN, kind, "lr=0 normalise=climatology augment=sign input_noise=0.3 dropout=0.2");
         check_differences(f.r.trainer, &f.batch, 2e-3f, 1e-4, 1e-3, kinds[kind].name);
-        close_fixture(&f);
     }
 }

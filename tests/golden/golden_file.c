@@ -1,47 +1,63 @@
 #include "golden/golden_file.h"
 
-#include "test.h"
+#include <stdarg.h>
+
+#include "settings.h"
 
 hid_t golden_open(const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "tests/golden/%s", name);
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    VT_ASSERT(file >= 0);
-    return file;
+    static struct {
+        const char *name;
+        hid_t file;
+    } opened[16];
+    int i = 0;
+    while (opened[i].name != NULL && strcmp(opened[i].name, name) != 0) VT_ASSERT(++i < 16);
+    if (opened[i].name != NULL) return opened[i].file;
+    opened[i].name = name;
+    opened[i].file = H5Fopen(SETTINGS("tests/golden/%s", name), H5F_ACC_RDONLY, H5P_DEFAULT);
+    VT_ASSERT(opened[i].file >= 0);
+    return opened[i].file;
 }
 
-static void *read_as(hid_t file, const char *path, hid_t type, size_t size, int64_t *count)
+static void *read_as(hid_t file, hid_t type, size_t size, int64_t *count, const char *path, va_list arguments)
 {
-    hid_t dataset = H5Dopen2(file, path, H5P_DEFAULT);
-    VT_ASSERT(dataset >= 0);
-    hid_t space = H5Dget_space(dataset);
-    *count = (int64_t)H5Sget_simple_extent_npoints(space);
-    void *values = vt_test_owned(malloc((size_t)*count * size));
+    char whole[256];
+    vsnprintf(whole, sizeof whole, path, arguments);
+    hid_t dataset = H5Dopen2(file, whole, H5P_DEFAULT), space = H5Dget_space(dataset);
+    const int64_t all = (int64_t)H5Sget_simple_extent_npoints(space);
+    VT_ASSERT(dataset >= 0 && all >= 0);
+    void *values = vt_test_owned(malloc((size_t)all * size));
     VT_ASSERT(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
     H5Sclose(space);
     H5Dclose(dataset);
+    if (count != NULL) *count = all;
     return values;
 }
 
-double *golden_read(hid_t file, const char *path, int64_t *count)
+double *golden_read(hid_t file, int64_t *count, const char *path, ...)
 {
-    return read_as(file, path, H5T_NATIVE_DOUBLE, sizeof(double), count);
+    va_list arguments;
+    va_start(arguments, path);
+    double *values = read_as(file, H5T_NATIVE_DOUBLE, sizeof *values, count, path, arguments);
+    va_end(arguments);
+    return values;
 }
 
-float *golden_read_float(hid_t file, const char *path, int64_t *count)
+float *golden_read_float(hid_t file, int64_t *count, const char *path, ...)
 {
-    return read_as(file, path, H5T_NATIVE_FLOAT, sizeof(float), count);
+    va_list arguments;
+    va_start(arguments, path);
+    float *values = read_as(file, H5T_NATIVE_FLOAT, sizeof *values, count, path, arguments);
+    va_end(arguments);
+    return values;
 }
 
 void golden_load(hid_t file, vt_backend *backend, vt_parameters *parameters)
 {
     for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = parameters->list[i];
-        char path[160];
         int64_t count;
-        snprintf(path, sizeof path, "parameters/%s", parameter->name);
-        const float *values = golden_read_float(file, path, &count);
+        const float *values = golden_read_float(file, &count, "parameters/%s", parameter->name);
         EXPECT(count == parameter->count, "%s has %lld elements, expected %lld", parameter->name,
                (long long)parameter->count, (long long)count);
         backend->copy_from_host(backend, parameter->value, values, (size_t)count * sizeof *values);

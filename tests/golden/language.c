@@ -173,7 +173,7 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa,
     f->losses = room(f, batch * sizeof *f->losses);
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
     EXPECT_OK(f->backend->check(f->backend));
     for (int t = 0; t < 2; t++) f->backend->release(f->backend, (void *)(uintptr_t)f->tensors[t].values);
@@ -186,7 +186,7 @@ static void close_fixture(fixture *f)
     vt_optimizer_close(&f->optimizer);
     vt_model_close(&f->model);
     vt_parameters_close(&f->parameters);
-    close_alone(&f->a);
+    alone_close(&f->a);
     vt_backend_close(&f->backend);
 }
 
@@ -194,15 +194,13 @@ static void close_fixture(fixture *f)
 
 static void compare(hid_t file, const char *group, const char *name, const float *values, int64_t count)
 {
-    char path[200];
     float taken[2 * MOST];
     int64_t expected_count, stride = count / MOST + 1;
-    snprintf(path, sizeof path, "%s/%s", group, name);
-    double *expected = golden_read(file, path, &expected_count);
-    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s", path);
+    const double *expected = golden_read(file, &expected_count, "%s/%s", group, name);
+    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s/%s", group, name);
     for (int64_t i = 0; i < expected_count; i++) taken[i] = values[i * stride];
     const double difference = golden_difference(taken, expected, expected_count);
-    EXPECT(difference <= 1e-5, "%s differs by %.3g", path, difference);
+    EXPECT(difference <= 1e-5, "%s/%s differs by %.3g", group, name, difference);
 }
 
 static double norm(const float *values, int64_t count)
@@ -290,17 +288,15 @@ static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
 
 static const double *read_losses(hid_t file, const golden_model *golden)
 {
-    char path[64];
     int64_t count;
-    snprintf(path, sizeof path, "%s/losses", golden->group);
-    const double *losses = golden_read(file, path, &count);
+    const double *losses = golden_read(file, &count, "%s/losses", golden->group);
     EXPECT(count == STEPS);
     return losses;
 }
 
 static void check(hid_t file, const golden_model *golden, vt_cpu_isa isa, bool offloads, int64_t steps)
 {
-    fixture f;
+    SCOPED(fixture) f;
     const double *losses = read_losses(file, golden);
     open_fixture(&f, golden, isa, offloads);
     for (int64_t s = 0; s < steps; s++) {
@@ -308,7 +304,6 @@ static void check(hid_t file, const golden_model *golden, vt_cpu_isa isa, bool o
         EXPECT(fabs(loss - losses[s]) <= 1e-5 * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g", (int)isa,
                golden->group, (int)s, loss, losses[s]);
     }
-    close_fixture(&f);
 }
 
 /* In the long test: on the orders of the streams' work that a model does not have in the short one. */
@@ -322,7 +317,6 @@ static void check_small_models(bool is_long)
             if ((isa < PATH_STREAMS_LATE || path_has_turn(isa, i)) != is_long)
                 check(file, &small_models[i], isa, isa > PATH_STREAMS_LATE, steps);
     }
-    H5Fclose(file);
 }
 
 GPU_TEST(transformers_on_text_are_pytorchs)
@@ -344,13 +338,12 @@ LONG_TEST(transformers_of_the_courses_size_are_pytorchs)
         const double *expected = read_losses(file, &full_models[i]);
         double losses[TRAJECTORY_RUNS][FULL_STEPS];
         for (uint32_t run = 0; run < TRAJECTORY_RUNS; run++) {
-            fixture f;
+            SCOPED(fixture) f;
             open_fixture(&f, &full_models[i], VT_ISA_AUTO, false);
             if (run > 0)
                 change_last_bits(f.parameters->values, vt_parameters_block_elements(f.parameters, VT_BLOCK_VALUES),
                                  run);
             for (int64_t s = 0; s < FULL_STEPS; s++) losses[run][s] = step(&f, s, file, false);
-            close_fixture(&f);
         }
         for (int64_t s = 0; s < FULL_STEPS; s++) {
             const double allowed = fmax(1e-5 * expected[s], allowed_of_runs(FULL_STEPS, losses[0], s));
@@ -358,5 +351,4 @@ LONG_TEST(transformers_of_the_courses_size_are_pytorchs)
                    full_models[i].group, (int)s, losses[0][s], expected[s], allowed);
         }
     }
-    H5Fclose(file);
 }

@@ -10,24 +10,19 @@ TEST(positions_of_another_grid)
     hid_t file = golden_open("positions.h5");
     const int64_t dim = (int64_t)golden_attribute(file, "/", "dim");
     for (int i = 0; i < (int)golden_attribute(file, "/", "cases"); i++) {
-        char path[32];
         int64_t count = 0;
-        snprintf(path, sizeof path, "%d/grids", i);
-        const double *sides = golden_read(file, path, &count);
+        const double *sides = golden_read(file, NULL, "%d/grids", i);
         const int64_t old[2] = {(int64_t)sides[0], (int64_t)sides[1]}, new[2] = {(int64_t)sides[2], (int64_t)sides[3]};
-        snprintf(path, sizeof path, "%d/there", i);
-        const float *there = golden_read_float(file, path, &count);
+        const float *there = golden_read_float(file, &count, "%d/there", i);
         EXPECT(count == old[0] * old[1] * dim);
         float *here = vt_test_owned(calloc((size_t)(new[0] * new[1] * dim), sizeof *here));
         vt_positions_resample(there, old, dim, new, here);
         for (int single = 0; single < 2; single++) {
-            snprintf(path, sizeof path, "%d/here%s", i, single ? "_float32" : "");
-            const double *expected = golden_read(file, path, &count);
+            const double *expected = golden_read(file, &count, "%d/here%s", i, single ? "_float32" : "");
             EXPECT(count == new[0] * new[1] * dim);
             for (int64_t j = 0; j < count; j++)
                 EXPECT(fabs((double)here[j] - expected[j]) <= (single ? 3e-6 : 1e-6),
                        "case %d, number %lld: %g, not %g", i, (long long)j, (double)here[j], expected[j]);
         }
     }
-    H5Fclose(file);
 }

@@ -8,10 +8,7 @@ enum { BATCH = 3, IN = 4, OUT = 2, HEIGHT = 11, WIDTH = 13, ROLLOUT = 3, STEPS =
 
 typedef struct {
     hid_t file;
-    vt_config *config;
-    vt_backend *backend;
-    vt_task *task;
-    vt_trainer *trainer;
+    rig r;
     vt_batch batch;
 } fixture;
 
@@ -28,49 +25,38 @@ static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, bool forci
 {
     fixture f = {.file = golden_open(forcings ? "rollout_forcings.h5" : "rollout.h5")};
     int64_t count, known = 0;
-    float *changes = golden_read_float(f.file, "changes", &count);
-    EXPECT_OK(vt_config_open_default(&f.config));
-    set_options(f.config, "img_size=[11,13] patch_size=4 pad=wrap n_history=1 n_in_channels=4 n_out_channels=2 "
-                          "embed_dim=16 depth=1 num_heads=2 num_iters=10 global_batch_size=3 rollout=3");
-    set_options(f.config, SETTINGS("predict=%s missing=%s", tendency ? "tendency" : "state", gaps ? "mask" : "refuse"));
-    if (forcings) set_options(f.config, "forcings=cos_zenith,sin_day");
-    set_options(f.config, settings);
-    if (f.config->roles != NULL) set_options(f.config, "n_in_channels=2 n_out_channels=3");
-    EXPECT_OK(vt_config_resolve(f.config));
-    EXPECT_OK(path_open_trainers(isa, &f.backend));
+    float *changes = golden_read_float(f.file, &count, "changes");
+    EXPECT_OK(vt_config_open_default(&f.r.config));
+    set_options(f.r.config, "img_size=[11,13] patch_size=4 pad=wrap n_history=1 n_in_channels=4 n_out_channels=2 "
+                            "embed_dim=16 depth=1 num_heads=2 num_iters=10 global_batch_size=3 rollout=3");
+    set_options(f.r.config,
+                SETTINGS("predict=%s missing=%s", tendency ? "tendency" : "state", gaps ? "mask" : "refuse"));
+    if (forcings) set_options(f.r.config, "forcings=cos_zenith,sin_day");
+    set_options(f.r.config, settings);
+    if (f.r.config->roles != NULL) set_options(f.r.config, "n_in_channels=2 n_out_channels=3");
+    EXPECT_OK(vt_config_resolve(f.r.config));
+    EXPECT_OK(path_open_trainers(isa, &f.r.backend));
     static const float own_changes[] = {0.6f, 0.8f, 1.1f, 0.7f};
-    f.task = open_weather(f.config, NULL, NULL, f.config->roles != NULL ? own_changes : changes, NULL);
-    const vt_trainer_options options = {.task = f.task, .steps = STEPS};
-    EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
-    if (f.config->depth == 1 && f.config->roles == NULL)
-        golden_load(f.file, f.backend, vt_trainer_parameters(f.trainer));
+    f.r.task = open_weather(f.r.config, NULL, NULL, f.r.config->roles != NULL ? own_changes : changes, NULL);
+    const vt_trainer_options options = {.task = f.r.task, .steps = STEPS};
+    EXPECT_OK(vt_trainer_open(f.r.config, &options, f.r.backend, &f.r.trainer));
+    if (f.r.config->depth == 1 && f.r.config->roles == NULL)
+        golden_load(f.file, f.r.backend, vt_trainer_parameters(f.r.trainer));
     f.batch = (vt_batch){.sample_count = BATCH,
                          .global_count = BATCH,
                          .steps = ROLLOUT,
-                         .tensors = {golden_read_float(f.file, gaps ? "inputs_gaps" : "inputs", &count),
-                                     golden_read_float(f.file, gaps ? "targets_gaps" : "targets", &count)}};
+                         .tensors = {golden_read_float(f.file, &count, gaps ? "inputs_gaps" : "inputs"),
+                                     golden_read_float(f.file, &count, gaps ? "targets_gaps" : "targets")}};
     EXPECT(count == BATCH * ROLLOUT * OUT * HEIGHT * WIDTH);
-    if (f.config->roles != NULL) f.batch.tensors[VT_TENSOR_TARGET] = three_fields();
-    if (forcings) f.batch.tensors[VT_TENSOR_FORCINGS] = golden_read_float(f.file, "forcings", &known);
+    if (f.r.config->roles != NULL) f.batch.tensors[VT_TENSOR_TARGET] = three_fields();
+    if (forcings) f.batch.tensors[VT_TENSOR_FORCINGS] = golden_read_float(f.file, &known, "forcings");
     EXPECT(known == (forcings ? count : 0)); /* as many as fields */
     return f;
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
-    vt_trainer_close(&f->trainer);
-    vt_task_close(&f->task);
-    vt_backend_close(&f->backend);
-    vt_config_close(&f->config);
-    H5Fclose(f->file);
-}
-
-static double *read_golden(const fixture *f, const char *kind, const char *name)
-{
-    char path[256];
-    int64_t count;
-    snprintf(path, sizeof path, "%s/%s", kind, name);
-    return golden_read(f->file, path, &count);
+    rig_close(&f->r);
 }
 
 static const struct {
@@ -85,15 +71,15 @@ GPU_TEST(ten_steps_over_rollouts_of_three)
     FOR_EACH_PATH(isa)
     {
         for (int kind = 0; kind < KINDS; kind++) {
-            fixture f = open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings, "lr=1e-3");
-            const double *losses = read_golden(&f, kinds[kind].name, "losses");
+            SCOPED(fixture) f =
+                open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings, "lr=1e-3");
+            const double *losses = golden_read(f.file, NULL, "%s/losses", kinds[kind].name);
             for (int step = 0; step < STEPS; step++) {
                 vt_step_figures figures;
-                EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
-                if (step == 0) check_gradients(f.trainer, f.file, kinds[kind].name);
+                EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
+                if (step == 0) check_gradients(f.r.trainer, f.file, kinds[kind].name);
                 EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
             }
-            close_fixture(&f);
         }
     }
 }
@@ -105,14 +91,13 @@ GPU_TEST(rollouts_in_micro_batches)
     FOR_EACH_PATH(isa)
     {
         for (int i = 0; i < 2; i++) {
-            fixture f = open_fixture(isa, true, true, false, settings[i]);
-            const double *losses = read_golden(&f, "tendency_gaps", "losses");
+            SCOPED(fixture) f = open_fixture(isa, true, true, false, settings[i]);
+            const double *losses = golden_read(f.file, NULL, "tendency_gaps/losses");
             for (int step = 0; step < STEPS; step++) {
                 vt_step_figures figures;
-                EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+                EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
                 EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
             }
-            close_fixture(&f);
         }
     }
 }
@@ -123,11 +108,10 @@ static void check_offloaded(vt_cpu_isa isa, const char *settings)
     vt_step_figures figures[2][2];
     size_t bytes[2];
     for (int offloads = 0; offloads < 2; offloads++) {
-        fixture f = open_fixture(isa, true, true, false,
-                                 SETTINGS("%s%s", settings, offloads ? " offload_activations=host" : ""));
-        for (int step = 0; step < 2; step++) EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures[offloads][step]));
-        bytes[offloads] = activation_bytes(f.trainer);
-        close_fixture(&f);
+        SCOPED(fixture) f = open_fixture(isa, true, true, false,
+                                         SETTINGS("%s%s", settings, offloads ? " offload_activations=host" : ""));
+        for (int step = 0; step < 2; step++) EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures[offloads][step]));
+        bytes[offloads] = activation_bytes(f.r.trainer);
     }
     EXPECT(bytes[1] < bytes[0], "%s: %zu bytes instead of %zu", settings, bytes[1], bytes[0]);
     for (int step = 0; step < 2; step++)
@@ -163,13 +147,12 @@ LONG_GPU_TEST(offloaded_rollouts_change_no_bit_on_the_other_paths)
  * that loss. */
 TEST(the_last_step_alone)
 {
-    fixture f = open_fixture(VT_ISA_PLAIN, true, false, false, "lr=1e-3 rollout_gradient=last");
-    const double *losses = read_golden(&f, "tendency", "step_losses");
+    SCOPED(fixture) f = open_fixture(VT_ISA_PLAIN, true, false, false, "lr=1e-3 rollout_gradient=last");
+    const double *losses = golden_read(f.file, NULL, "tendency/step_losses");
     vt_step_figures figures;
-    EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+    EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
     const double *last = losses + (ROLLOUT - 1) * BATCH, mean = (last[0] + last[1] + last[2]) / BATCH;
     EXPECT_NEAR(figures.loss, mean, 1e-5 * mean);
-    close_fixture(&f);
 }
 
 /* A value that is not finite in the target of the first step shows which sample is bad, although the loss of the last
@@ -177,14 +160,13 @@ TEST(the_last_step_alone)
 TEST(a_bad_value_in_an_early_target)
 {
     static const int64_t samples[BATCH] = {7, 8, 9};
-    fixture f = open_fixture(VT_ISA_PLAIN, true, false, false, "lr=1e-3 on_nonfinite=skip");
+    SCOPED(fixture) f = open_fixture(VT_ISA_PLAIN, true, false, false, "lr=1e-3 on_nonfinite=skip");
     vt_step_figures figures;
     f.batch.samples = samples;
     ((float *)(uintptr_t)f.batch.tensors[VT_TENSOR_TARGET])[ROLLOUT * OUT * HEIGHT * WIDTH + 5] = NAN; /* of sample 8 */
-    EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+    EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
     EXPECT(isnan(figures.loss) && figures.bad_sample == 8, "loss %g, bad sample %lld", figures.loss,
            (long long)figures.bad_sample);
-    close_fixture(&f);
 }
 
 /* Also where a forecast has one field that the next input holds and two that it doesn't, and a variable is a forcing.
@@ -196,9 +178,9 @@ TEST(gradients_are_finite_differences)
         "variables=[a,b,c,d] roles=[b=diagnostic,c=diagnostic,d=forcing] forcings=sin_day input_noise=0.3",
         "variables=[a,b,c,d] roles=[b=diagnostic,c=diagnostic,d=forcing] forcings=sin_day predict=state"};
     for (int i = 0; i < 3; i++) {
-        fixture f = open_fixture(VT_ISA_PLAIN, true, false, true, SETTINGS("lr=0 loss=relative_l2 %s", settings[i]));
-        check_differences(f.trainer, &f.batch, 1e-2f, 2e-5, 1e-4, settings[i]);
-        close_fixture(&f);
+        SCOPED(fixture) f =
+            open_fixture(VT_ISA_PLAIN, true, false, true, SETTINGS("lr=0 loss=relative_l2 %s", settings[i]));
+        check_differences(f.r.trainer, &f.batch, 1e-2f, 2e-5, 1e-4, settings[i]);
     }
 }
 
@@ -211,8 +193,8 @@ static double first_loss(vt_cpu_isa isa, int kind, const char *settings, double 
 {
     vt_step_figures figures;
     fixture f = open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings, settings);
-    EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
-    close_fixture(&f);
+    EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
+    fixture_close(&f);
     *norm = figures.gradient_norm;
     return figures.loss;
 }
@@ -224,8 +206,8 @@ TEST(gradients_within_bounds_are_finite_differences)
         double norm, free_norm;
         fixture f = open_fixture(VT_ISA_PLAIN, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings,
                                  "lr=0 loss=mse " BOUNDS);
-        check_differences(f.trainer, &f.batch, 1e-3f, 2e-5, 1e-4, kinds[kind].name);
-        close_fixture(&f);
+        check_differences(f.r.trainer, &f.batch, 1e-3f, 2e-5, 1e-4, kinds[kind].name);
+        fixture_close(&f);
         (void)first_loss(VT_ISA_PLAIN, kind, "loss=mse " BOUNDS, &norm);
         (void)first_loss(VT_ISA_PLAIN, kind, "loss=mse", &free_norm);
         EXPECT(norm > 0.1 * free_norm && norm < 0.9 * free_norm, "%s: norm %g, without bounds %g", kinds[kind].name,

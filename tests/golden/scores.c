@@ -40,10 +40,9 @@ static void expect_values(const char *what, const float *found, const double *ex
 /* The changes and the climatology of `fields` as they are written, beside a group of the golden file. */
 static void check_climatology(hid_t file, const char *group, const float *fields, int64_t times, bool masked)
 {
-    char path[64], *notes = NULL;
+    char *notes = NULL;
     float values[FIELDS];
-    vt_npy changes;
-    int64_t count;
+    SCOPED(vt_npy) changes;
     vt_date first, later;
     const int64_t step = (int64_t)golden_attribute(file, "/", "minutes");
     const vt_seasonal_fit_options shape = {.channels = CHANNELS,
@@ -51,152 +50,115 @@ static void check_climatology(hid_t file, const char *group, const float *fields
                                            .width = WIDTH,
                                            .harmonics = (int64_t)golden_attribute(file, "/", "harmonics"),
                                            .masked = masked};
-    vt_time_statistics *statistics = vt_time_statistics_open(1, &shape, false, NULL);
+    SCOPED(vt_time_statistics) *statistics = vt_time_statistics_open(1, &shape, false, NULL);
     vt_date_make(VT_CALENDAR_STANDARD, 2015, 9, 1, &first);
     for (int64_t t = 0; t < times; t++) {
         const vt_date date = vt_date_after(first, t * step);
         EXPECT_OK(vt_time_statistics_add(statistics, &date, step, t == 0, fields + t * FIELDS));
     }
     EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
-    EXPECT(strstr(notes, "a mean and 2 harmonics of the year for each of 2 times of day\n") != NULL, "%s", notes);
+    EXPECT_PART(notes, "a mean and 2 harmonics of the year for each of 2 times of day\n");
     EXPECT_OK(vt_npy_open(test_path("time_diff_stds.npy"), &changes));
-    vt_seasonal *seasonal = open_seasonal(test_path("climatology.h5"));
-    snprintf(path, sizeof path, "%s/change_stds", group);
-    const double *expected = golden_read(file, path, &count);
+    SCOPED(vt_seasonal) *seasonal = open_seasonal(test_path("climatology.h5"));
+    const double *expected = golden_read(file, NULL, "%s/change_stds", group);
     for (int c = 0; c < CHANNELS; c++) EXPECT_NEAR(changes.values[c], expected[c], stored * expected[c]);
-    snprintf(path, sizeof path, "%s/departure_stds", group);
-    expect_values(path, vt_seasonal_facts_of(seasonal)->departure_stds, golden_read(file, path, &count), CHANNELS);
-    snprintf(path, sizeof path, "%s/departure_change_stds", group);
-    expect_values(path, vt_seasonal_facts_of(seasonal)->change_stds, golden_read(file, path, &count), CHANNELS);
-    snprintf(path, sizeof path, "%s/later", group);
-    expected = golden_read(file, path, &count);
+    expect_values("departure_stds", vt_seasonal_facts_of(seasonal)->departure_stds,
+                  golden_read(file, NULL, "%s/departure_stds", group), CHANNELS);
+    expect_values("departure_change_stds", vt_seasonal_facts_of(seasonal)->change_stds,
+                  golden_read(file, NULL, "%s/departure_change_stds", group), CHANNELS);
+    expected = golden_read(file, NULL, "%s/later", group);
     static const int days[4] = {0, 122, 181, 1000};
     for (int i = 0; i < 4; i++) {
         later = vt_date_after(first, 1440 * days[i] + 720);
         EXPECT_OK(vt_seasonal_at(seasonal, later, values));
-        expect_values(path, values, expected + i * FIELDS, FIELDS);
+        expect_values("later", values, expected + i * FIELDS, FIELDS);
     }
-    vt_seasonal_close(&seasonal);
-    vt_npy_close(&changes);
     free(notes);
-    vt_time_statistics_close(&statistics);
 }
 
 TEST(climatology_against_numpy)
 {
     hid_t file = golden_open("scores.h5");
     int64_t count;
-    float *fields = golden_read_float(file, "fields", &count);
+    float *fields = golden_read_float(file, &count, "fields");
     check_climatology(file, "whole", fields, count / FIELDS, false);
     check_climatology(file, "whole", fields, count / FIELDS, true); /* each point has equations of its own */
-    const float *missing = golden_read_float(file, "missing", &count);
+    const float *missing = golden_read_float(file, &count, "missing");
     for (int64_t i = 0; i < count; i++)
         if (missing[i] != 0) fields[i] = NAN;
     check_climatology(file, "gaps", fields, count / FIELDS, true);
-    H5Fclose(file);
-}
-
-static double score_of(const vt_scores *scores, int kind, int64_t lead, int64_t channel)
-{
-    switch (kind) {
-    case 0:
-    case 1:
-    case 2:
-    case 3:
-        return vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + kind);
-    case 4:
-    case 5:
-    case 6:
-    case 7:
-        return vt_scores_pooled_rmse(scores, lead, channel, kind - 4);
-    case 8:
-    case 9:
-        return vt_scores_mean(scores, lead, channel, VT_SCORE_ACC + kind - 8);
-    case 10:
-    case 11:
-        return vt_scores_mean(scores, lead, channel, VT_SCORE_SEASONAL_ACC + kind - 10);
-    case 12:
-        return vt_scores_skill(scores, lead, channel, VT_SCORE_SEASONAL);
-    case 13:
-        return vt_scores_skill(scores, lead, channel, VT_SCORE_PERSISTENCE);
-    case 14:
-        return vt_scores_mean(scores, lead, channel, VT_SCORE_BIAS);
-    default:
-        return vt_scores_mean(scores, lead, channel, VT_SCORE_MAE);
-    }
 }
 
 TEST(scores_against_numpy)
 {
-    static const char *const kinds[16] = {"rmse_model",
-                                          "rmse_persistence",
-                                          "rmse_climatology",
-                                          "rmse_seasonal",
-                                          "pooled_model",
-                                          "pooled_persistence",
-                                          "pooled_climatology",
-                                          "pooled_seasonal",
-                                          "acc_model",
-                                          "acc_persistence",
-                                          "seasonal_acc_model",
-                                          "seasonal_acc_persistence",
-                                          "skill",
-                                          "skill_over_persistence",
-                                          "bias",
-                                          "mae"};
+    static const struct {
+        const char *name;
+        double (*of)(const vt_scores *scores, int64_t lead, int64_t channel, int which);
+        int which;
+    } kinds[] = {{"rmse_model", vt_scores_mean, VT_SCORE_RMSE},
+                 {"rmse_persistence", vt_scores_mean, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE},
+                 {"rmse_climatology", vt_scores_mean, VT_SCORE_RMSE + VT_SCORE_CLIMATOLOGY},
+                 {"rmse_seasonal", vt_scores_mean, VT_SCORE_RMSE + VT_SCORE_SEASONAL},
+                 {"pooled_model", vt_scores_pooled_rmse, VT_SCORE_MODEL},
+                 {"pooled_persistence", vt_scores_pooled_rmse, VT_SCORE_PERSISTENCE},
+                 {"pooled_climatology", vt_scores_pooled_rmse, VT_SCORE_CLIMATOLOGY},
+                 {"pooled_seasonal", vt_scores_pooled_rmse, VT_SCORE_SEASONAL},
+                 {"acc_model", vt_scores_mean, VT_SCORE_ACC},
+                 {"acc_persistence", vt_scores_mean, VT_SCORE_ACC + VT_SCORE_PERSISTENCE},
+                 {"seasonal_acc_model", vt_scores_mean, VT_SCORE_SEASONAL_ACC},
+                 {"seasonal_acc_persistence", vt_scores_mean, VT_SCORE_SEASONAL_ACC + VT_SCORE_PERSISTENCE},
+                 {"skill", vt_scores_skill, VT_SCORE_SEASONAL},
+                 {"skill_over_persistence", vt_scores_skill, VT_SCORE_PERSISTENCE},
+                 {"bias", vt_scores_mean, VT_SCORE_BIAS},
+                 {"mae", vt_scores_mean, VT_SCORE_MAE}};
     hid_t file = golden_open("scores.h5");
-    int64_t count;
     const float stds[CHANNELS] = {1, 1};
-    const float *forecast = golden_read_float(file, "scores/forecast", &count);
-    const float *target = golden_read_float(file, "scores/target", &count);
-    const float *seasonal = golden_read_float(file, "scores/seasonal", &count);
-    const float *persistence = golden_read_float(file, "scores/persistence", &count);
+    const float *forecast = golden_read_float(file, NULL, "scores/forecast");
+    const float *target = golden_read_float(file, NULL, "scores/target");
+    const float *seasonal = golden_read_float(file, NULL, "scores/seasonal");
+    const float *persistence = golden_read_float(file, NULL, "scores/persistence");
     const vt_scores_options options = {.leads = LEADS,
                                        .channels = CHANNELS,
                                        .height = HEIGHT,
                                        .width = WIDTH,
-                                       .latitudes = golden_read(file, "scores/latitudes", &count),
-                                       .climatology = golden_read_float(file, "scores/mean", &count),
+                                       .latitudes = golden_read(file, NULL, "scores/latitudes"),
+                                       .climatology = golden_read_float(file, NULL, "scores/mean"),
                                        .stds = stds};
-    vt_scores *scores = NULL;
+    SCOPED(vt_scores) *scores = NULL;
     vt_scores_open(&options, &scores);
     for (int64_t i = 0; i < STARTS * LEADS; i++) {
         const vt_score_fields fields = {
             forecast + i * FIELDS, target + i * FIELDS, persistence + i / LEADS * FIELDS, seasonal + i * FIELDS, {0}};
         vt_scores_add(scores, i % LEADS, &fields);
     }
-    for (int kind = 0; kind < 16; kind++) {
-        char path[64];
-        snprintf(path, sizeof path, "scores/%s", kinds[kind]);
-        const double *expected = golden_read(file, path, &count);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        const double *expected = golden_read(file, NULL, "scores/%s", kinds[kind].name);
         for (int64_t i = 0; i < LEADS * CHANNELS; i++) {
-            const double found = score_of(scores, kind, i / CHANNELS, i % CHANNELS);
-            EXPECT(fabs(found - expected[i]) < 1e-12, "%s %lld: %.15g, expected %.15g", path, (long long)i, found,
-                   expected[i]);
+            const double found = kinds[kind].of(scores, i / CHANNELS, i % CHANNELS, kinds[kind].which);
+            EXPECT(fabs(found - expected[i]) < 1e-12, "%s %lld: %.15g, expected %.15g", kinds[kind].name, (long long)i,
+                   found, expected[i]);
         }
     }
-    const double *horizons = golden_read(file, "scores/horizons", &count);
+    const double *horizons = golden_read(file, NULL, "scores/horizons");
     for (int64_t c = 0; c < CHANNELS; c++)
         EXPECT_NEAR(vt_scores_horizon(scores, c, VT_SCORE_MODEL, 6), horizons[c], 1e-10);
-    vt_scores_close(&scores);
-    H5Fclose(file);
 }
 
 TEST(spectra_against_numpy)
 {
     hid_t file = golden_open("scores.h5");
     int64_t count;
-    const float *forecast = golden_read_float(file, "scores/forecast", &count);
-    const float *target = golden_read_float(file, "scores/target", &count);
+    const float *forecast = golden_read_float(file, NULL, "scores/forecast");
+    const float *target = golden_read_float(file, NULL, "scores/target");
     for (int round = 0; round < 2; round++) {
         const vt_scores_options options = {.leads = LEADS,
                                            .channels = CHANNELS,
                                            .height = HEIGHT,
                                            .width = WIDTH,
-                                           .latitudes = golden_read(file, "scores/latitudes", &count),
+                                           .latitudes = golden_read(file, NULL, "scores/latitudes"),
                                            .goes_round = round == 1};
-        const double *expected = golden_read(file, round ? "scores/spectra_round" : "scores/spectra_window", &count);
-        vt_scores *spectra = NULL;
+        const double *expected = golden_read(file, &count, "scores/spectra_%s", round ? "round" : "window");
+        SCOPED(vt_scores) *spectra = NULL;
         vt_spectra_open(&options, &spectra);
         EXPECT(count == LEADS * CHANNELS * 2 * WAVES);
         for (int64_t i = 0; i < STARTS * LEADS; i++)
@@ -206,7 +168,5 @@ TEST(spectra_against_numpy)
             const double found = vt_spectra_power(spectra, cell / CHANNELS, cell % CHANNELS, wave, which == 1);
             EXPECT_NEAR(found, expected[i], 1e-12);
         }
-        vt_scores_close(&spectra);
     }
-    H5Fclose(file);
 }

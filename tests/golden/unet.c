@@ -142,16 +142,14 @@ static void move_targets(fixture *f, const golden_unet *golden, hid_t file)
 {
     const int64_t count = golden->batch * golden->side * golden->side * golden->side * 5;
     float *values = fetch(f, f->tensors[1].values, count);
-    char path[64];
     int64_t moved;
-    snprintf(path, sizeof path, "%s/moved", golden->group);
-    const double *places = golden_read(file, path, &moved);
+    const double *places = golden_read(file, &moved, "%s/moved", golden->group);
     for (int64_t i = 0; i < moved; i++) values[(int64_t)places[i]] += 0.01f;
     f->backend->copy_from_host(f->backend, (void *)(uintptr_t)f->tensors[1].values, values,
                                (size_t)count * sizeof *values);
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
     EXPECT_OK(f->backend->check(f->backend));
     for (int t = 0; t < 2; t++) f->backend->release(f->backend, (void *)(uintptr_t)f->tensors[t].values);
@@ -162,7 +160,7 @@ static void close_fixture(fixture *f)
     vt_optimizer_close(&f->optimizer);
     vt_model_close(&f->model);
     vt_parameters_close(&f->parameters);
-    close_alone(&f->a);
+    alone_close(&f->a);
     vt_backend_close(&f->backend);
 }
 
@@ -170,12 +168,10 @@ static double difference_of(fixture *f, hid_t file, const char *group, const cha
                             int64_t count)
 {
     const float *values = fetch(f, memory, count);
-    char path[160];
     float taken[2 * MOST];
     int64_t expected_count, stride = count / MOST | 1; /* odd: all taps */
-    snprintf(path, sizeof path, "%s/%s", group, name);
-    double *expected = golden_read(file, path, &expected_count);
-    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s", path);
+    const double *expected = golden_read(file, &expected_count, "%s/%s", group, name);
+    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s/%s", group, name);
     for (int64_t i = 0; i < expected_count; i++) taken[i] = values[i * stride];
     return golden_difference(taken, expected, expected_count);
 }
@@ -264,14 +260,12 @@ static void compare_with_pytorch(hid_t file, vt_cpu_isa isa, bool whole)
     const differences allowed = promised();
     const bool is_slow = isa == VT_ISA_PLAIN || isa == PATH_HOST_CUDA;
     for (size_t i = 0; i < (isa == PATH_HOST_CUDA ? 1 : sizeof unets / sizeof *unets); i++) {
-        fixture f;
-        char path[64];
         int64_t count;
         if (unets[i].side == 96 && (is_slow || !whole)) continue;
+        SCOPED(fixture) f;
         open_fixture(&f, &unets[i], isa, VT_FLOAT32, VT_RECOMPUTE_NONE);
         move_targets(&f, &unets[i], file);
-        snprintf(path, sizeof path, "%s/losses", unets[i].group);
-        double *losses = golden_read(file, path, &count);
+        const double *losses = golden_read(file, &count, "%s/losses", unets[i].group);
         EXPECT(count == (unets[i].side == 96 ? 3 : STEPS));
         const int64_t steps = is_slow || unets[i].side == 96 ? 1 : whole && i % 3 == 0 ? STEPS : 3;
         for (int64_t s = 0; s < steps; s++) {
@@ -279,7 +273,6 @@ static void compare_with_pytorch(hid_t file, vt_cpu_isa isa, bool whole)
             EXPECT(fabs(loss - losses[s]) <= 1e-5 * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g",
                    (int)isa, unets[i].group, (int)s, loss, losses[s]);
         }
-        close_fixture(&f);
     }
 }
 
@@ -287,7 +280,6 @@ GPU_TEST(unet_is_pytorchs)
 {
     hid_t file = golden_open("unet.h5");
     FOR_EACH_PATH(isa) compare_with_pytorch(file, isa, isa == PATH_GPU);
-    H5Fclose(file);
 }
 
 /* With this processor's kernels; the others' have three steps above. */
@@ -295,7 +287,6 @@ LONG_TEST(unet_is_pytorchs_for_fifty_steps)
 {
     hid_t file = golden_open("unet.h5");
     compare_with_pytorch(file, VT_ISA_AUTO, true);
-    H5Fclose(file);
 }
 
 static void round_parameters(fixture *f)
@@ -313,7 +304,7 @@ static void round_parameters(fixture *f)
  * allowed. */
 static differences of_rounded_weights(const golden_unet *golden, hid_t file)
 {
-    fixture f;
+    SCOPED(fixture) f;
     differences allowed;
     open_fixture(&f, golden, VT_ISA_AUTO, VT_FLOAT32, VT_RECOMPUTE_NONE);
     move_targets(&f, golden, file);
@@ -321,7 +312,6 @@ static differences of_rounded_weights(const golden_unet *golden, hid_t file)
     pass_over(&f, file, golden->group, &allowed);
     allowed.prediction *= 3 * sqrt(2); /* nothing comes back yet */
     for (int i = 0; i < MOST_PARAMETERS; i++) allowed.gradients[i] *= 3 * sqrt(3);
-    close_fixture(&f);
     return allowed;
 }
 
@@ -331,7 +321,7 @@ TEST(unet_in_bfloat16)
     hid_t file = golden_open("unet.h5");
     for (size_t i = 0; i < 4; i += 2) {
         const differences in_float32 = promised(), allowed = of_rounded_weights(&unets[i], file);
-        fixture wide, f;
+        fixture wide;
         float *values[HALF_STEPS];
         double losses[HALF_STEPS];
         open_fixture(&wide, &unets[i], VT_ISA_AUTO, VT_FLOAT32, VT_RECOMPUTE_NONE);
@@ -341,10 +331,11 @@ TEST(unet_in_bfloat16)
             values[s] = fetch(&wide, wide.parameters->values, count);
             losses[s] = step(&wide, s, file, unets[i].group, &in_float32);
         }
-        close_fixture(&wide);
+        fixture_close(&wide);
         FOR_EACH_CPU_PATH(isa)
         {
             if (isa == VT_ISA_PLAIN) continue; /* slow */
+            SCOPED(fixture) f;
             open_fixture(&f, &unets[i], isa, VT_BFLOAT16, VT_RECOMPUTE_NONE);
             move_targets(&f, &unets[i], file);
             for (int64_t s = 0; s < HALF_STEPS; s++) {
@@ -355,10 +346,8 @@ TEST(unet_in_bfloat16)
                        "isa %d, %s, step %d: loss %.9g, expected %.9g", (int)isa, unets[i].group, (int)s, loss,
                        losses[s]);
             }
-            close_fixture(&f);
         }
     }
-    H5Fclose(file);
 }
 
 /* The sum of the prediction times fixed numbers, whose gradient these numbers are. */
@@ -379,7 +368,7 @@ TEST(unet_has_the_gradients_of_finite_differences)
 {
     const golden_unet small = {"", 32, 1, false, 0};
     const double epsilon = 1e-3;
-    fixture f;
+    SCOPED(fixture) f;
     open_fixture(&f, &small, VT_ISA_AUTO, VT_FLOAT32, VT_RECOMPUTE_NONE);
     const int64_t count = small.side * small.side * small.side * 5;
     float *weights = numbers(300, count, 1);
@@ -406,7 +395,6 @@ TEST(unet_has_the_gradients_of_finite_differences)
         EXPECT(fabs(found - expected) <= 0.05 * sqrt(size), "%s: %g by differences, %g by the gradient (%g)",
                parameter->name, found, expected, sqrt(size));
     }
-    close_fixture(&f);
 }
 
 /* Losses, and all gradients of the last step. */
@@ -429,7 +417,7 @@ TEST(unet_recomputes_the_same_bits_in_less_memory)
             EXPECT(memcmp(f[0].parameters->gradients, f[1].parameters->gradients, (size_t)count * sizeof(float)) == 0,
                    "isa %d, type %d", (int)isa, t);
             EXPECT(f[1].arena.peak < f[0].arena.peak, "%zu bytes instead of %zu", f[1].arena.peak, f[0].arena.peak);
-            for (int r = 0; r < 2; r++) close_fixture(&f[r]);
+            for (int r = 0; r < 2; r++) fixture_close(&f[r]);
         }
     }
 }

@@ -54,13 +54,6 @@ typedef struct {
     float *forcings;         /* likewise, or NULL */
 } fixture;
 
-/* Until the test ends. */
-static double *read_golden(const fixture *f, const char *path)
-{
-    int64_t count;
-    return golden_read(f->file, path, &count);
-}
-
 static float *to_host(const fixture *f, const float *values, int64_t count)
 {
     float *host = vt_test_owned(malloc((size_t)count * sizeof *host));
@@ -76,19 +69,18 @@ static fixture open_fixture(const golden_model *model, vt_cpu_isa isa, const cha
     EXPECT_OK(path_open_trainers(isa, &f.rig.backend));
     EXPECT_OK(rig_open(&f.rig, NULL, NULL, false));
     golden_load(f.file, f.rig.backend, rig_parameters(&f.rig));
-    f.inputs = golden_read_float(f.file, "inputs", &count);
+    f.inputs = golden_read_float(f.file, &count, "inputs");
     EXPECT(count == model->batches * model->samples * model->input);
-    f.targets = golden_read_float(f.file, "targets", &count);
+    f.targets = golden_read_float(f.file, &count, "targets");
     EXPECT(count == model->batches * model->samples * model->target);
-    if (model->forcings > 0) f.forcings = golden_read_float(f.file, "forcings", &count);
+    if (model->forcings > 0) f.forcings = golden_read_float(f.file, &count, "forcings");
     if (model->forcings > 0) EXPECT(count == model->batches * model->samples * model->forcings);
     return f;
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
     rig_close(&f->rig);
-    H5Fclose(f->file);
 }
 
 static vt_batch batch_of(const fixture *f, int64_t index)
@@ -116,22 +108,20 @@ static double check_prediction(const fixture *f, const double *expected, double 
 /* rmse NULL: not compared. */
 static void check_evaluation(fixture *f, double loss, const double *rmse)
 {
-    vt_evaluation sums;
+    SCOPED(vt_evaluation) sums;
     const vt_batch batch = batch_of(f, 0);
     rig_evaluate(&f->rig, &batch, false, &sums);
     EXPECT_NEAR(sums.loss, loss, 1e-5 * loss);
     for (int c = 0; rmse != NULL && c < f->rig.config->n_out_channels; c++)
         EXPECT_NEAR(sums.model.values[1 + c], rmse[c], 1e-5 * rmse[c]);
-    vt_evaluation_close(&sums);
 }
 
 static void check_forward(vt_cpu_isa isa, const char *gelu, const char *prediction, const char *loss)
 {
-    fixture f = open_fixture(&whole, isa, SETTINGS("gelu=%s", gelu));
-    check_prediction(&f, read_golden(&f, prediction), 1e-5);
-    check_evaluation(&f, *read_golden(&f, loss),
-                     strcmp(gelu, "erf") == 0 ? read_golden(&f, "forward/channel_rmse") : NULL);
-    close_fixture(&f);
+    SCOPED(fixture) f = open_fixture(&whole, isa, SETTINGS("gelu=%s", gelu));
+    check_prediction(&f, golden_read(f.file, NULL, "%s", prediction), 1e-5);
+    check_evaluation(&f, *golden_read(f.file, NULL, "%s", loss),
+                     strcmp(gelu, "erf") == 0 ? golden_read(f.file, NULL, "forward/channel_rmse") : NULL);
 }
 
 GPU_TEST(forward_loss_and_rmse)
@@ -177,7 +167,7 @@ static double check_gradients_below(fixture *f, const char *group, double tolera
         float *gradient = to_host(f, parameter->gradient, parameter->count);
         for (int64_t j = 0; j < parameter->count && scale > 0; j++) gradient[j] /= (float)scale;
         double difference =
-            golden_difference(gradient, read_golden(f, SETTINGS("%s/%s", group, parameter->name)), parameter->count);
+            golden_difference(gradient, golden_read(f->file, NULL, "%s/%s", group, parameter->name), parameter->count);
         EXPECT(difference < tolerance, "%s, isa %d: %s differs by %g, allowed %g", f->model->file, (int)f->isa,
                parameter->name, difference, tolerance);
     }
@@ -191,9 +181,8 @@ static double check_gradients(fixture *f, double tolerance)
 
 static void check_gradients_of(const golden_model *model, vt_cpu_isa isa, const char *settings)
 {
-    fixture f = open_fixture(model, isa, settings);
+    SCOPED(fixture) f = open_fixture(model, isa, settings);
     check_gradients(&f, 1e-4);
-    close_fixture(&f);
 }
 
 GPU_TEST(every_gradient)
@@ -246,14 +235,12 @@ static void expect_near(double actual, double expected, double tolerance, const 
 /* At the end of all 50 steps also each parameter's norm. */
 static void check_training(vt_cpu_isa isa, const char *variant, const char *settings, int64_t steps)
 {
-    fixture f = open_fixture(&whole, isa, settings);
-    if (strncmp(variant, "muon", 4) == 0 || strncmp(variant, "adafactor", 9) == 0) {
-        H5Fclose(f.file);
+    SCOPED(fixture) f = open_fixture(&whole, isa, settings);
+    if (strncmp(variant, "muon", 4) == 0 || strncmp(variant, "adafactor", 9) == 0)
         f.file = golden_open("optimizers.h5");
-    }
-    double *losses = read_golden(&f, SETTINGS("training/%s/losses_float64", variant));
-    double *norms = read_golden(&f, SETTINGS("training/%s/grad_norms_float64", variant));
-    double *rates = read_golden(&f, SETTINGS("training/%s/learning_rates", variant));
+    double *losses = golden_read(f.file, NULL, "training/%s/losses_float64", variant);
+    double *norms = golden_read(f.file, NULL, "training/%s/grad_norms_float64", variant);
+    double *rates = golden_read(f.file, NULL, "training/%s/learning_rates", variant);
     for (int64_t step = 0; step < steps; step++) {
         vt_step_figures figures;
         const vt_batch batch = batch_of(&f, step % f.model->batches);
@@ -265,13 +252,12 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
     for (int64_t i = 0; steps == 50 && i < rig_parameters(&f.rig)->count; i++) {
         const vt_parameter *parameter = rig_parameters(&f.rig)->list[i];
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
-        double expected = *read_golden(&f, SETTINGS("training/%s/final_norms/%s", variant, parameter->name));
+        double expected = *golden_read(f.file, NULL, "training/%s/final_norms/%s", variant, parameter->name);
         double squares = 0;
         float *values = to_host(&f, parameter->value, parameter->count);
         for (int64_t j = 0; j < parameter->count; j++) squares += (double)values[j] * (double)values[j];
         expect_near(sqrt(squares), expected, 1e-5 * expected, parameter->name, settings);
     }
-    close_fixture(&f);
 }
 
 /* The slow paths: the plain loops with all variants, the CUDA kernels on the host with a few. */
@@ -318,13 +304,13 @@ static const char *amp_of(vt_type type)
 
 static void check_half(vt_cpu_isa isa, vt_type type)
 {
-    fixture f = open_fixture(&whole, isa, SETTINGS("lr=0 amp_mode=%s", amp_of(type)));
-    const double loss = *read_golden(&f, "forward/loss"), forward = allowed_of_roundings(ROUNDINGS, half_unit(type));
-    const double difference = check_prediction(&f, read_golden(&f, "forward/prediction"), forward);
+    SCOPED(fixture) f = open_fixture(&whole, isa, SETTINGS("lr=0 amp_mode=%s", amp_of(type)));
+    const double loss = *golden_read(f.file, NULL, "forward/loss"),
+                 forward = allowed_of_roundings(ROUNDINGS, half_unit(type));
+    const double difference = check_prediction(&f, golden_read(f.file, NULL, "forward/prediction"), forward);
     EXPECT(difference > half_unit(type) / 4, "isa %d: prediction differs by %g only: is that %s?", (int)isa, difference,
            half_name(type));
     EXPECT_NEAR(check_gradients(&f, allowed_of_roundings(2 * ROUNDINGS, half_unit(type))), loss, forward * loss);
-    close_fixture(&f);
 }
 
 GPU_TEST(forward_and_gradients_in_16_bits)
@@ -340,9 +326,9 @@ GPU_TEST(forward_and_gradients_in_16_bits)
 static void check_half_steps(const golden_model *model, vt_cpu_isa isa, vt_type type, const char *settings,
                              const char *of_half, const char *losses_at)
 {
-    fixture wide = open_fixture(model, isa, settings);
-    fixture half = open_fixture(model, isa, SETTINGS("%s amp_mode=%s %s", settings, amp_of(type), of_half));
-    const double *losses = read_golden(&wide, losses_at);
+    SCOPED(fixture) wide = open_fixture(model, isa, settings);
+    SCOPED(fixture) half = open_fixture(model, isa, SETTINGS("%s amp_mode=%s %s", settings, amp_of(type), of_half));
+    const double *losses = golden_read(wide.file, NULL, "%s", losses_at);
     for (int64_t step = 0; step < wide.rig.config->num_iters; step++) {
         const vt_batch batch = batch_of(&wide, step % model->batches);
         start_from(half.rig.trainer, wide.rig.trainer);
@@ -350,8 +336,6 @@ static void check_half_steps(const golden_model *model, vt_cpu_isa isa, vt_type 
                     allowed_of_roundings(ROUNDINGS, half_unit(type)) * losses[step]);
         EXPECT_NEAR(rig_train(&wide.rig, &batch, 1), losses[step], 1e-5 * losses[step]);
     }
-    close_fixture(&half);
-    close_fixture(&wide);
 }
 
 static void check_fifty(vt_cpu_isa isa, vt_type type)
@@ -379,12 +363,11 @@ GPU_TEST(forward_and_gradients_with_gaps_and_forcings)
     FOR_EACH_PATH(isa)
     {
         for (int i = 0; i < 2; i++) {
-            fixture f = open_fixture(small[i], isa, "lr=0");
-            const double *losses = read_golden(&f, "sample_losses");
-            check_prediction(&f, read_golden(&f, "prediction"), 1e-5);
-            check_evaluation(&f, (losses[0] + losses[1] + losses[2]) / 3, read_golden(&f, "channel_rmse"));
+            SCOPED(fixture) f = open_fixture(small[i], isa, "lr=0");
+            const double *losses = golden_read(f.file, NULL, "sample_losses");
+            check_prediction(&f, golden_read(f.file, NULL, "prediction"), 1e-5);
+            check_evaluation(&f, (losses[0] + losses[1] + losses[2]) / 3, golden_read(f.file, NULL, "channel_rmse"));
             check_gradients(&f, 1e-4);
-            close_fixture(&f);
         }
     }
 }
@@ -413,10 +396,10 @@ GPU_TEST(losses_with_gaps_and_weights)
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         const char *name = losses[i][0], *settings = SETTINGS("loss=%s %s", losses[i][1], losses[i][2]);
         fixture f = open_fixture(&gaps, isa, SETTINGS("lr=0 %s", settings));
-        const double *curve = read_golden(&f, SETTINGS("loss/%s/losses", name));
+        const double *curve = golden_read(f.file, NULL, "loss/%s/losses", name);
         check_evaluation(&f, curve[0], NULL);
         if (losses[i][2] == weights) check_gradients_below(&f, SETTINGS("loss/%s/gradients", name), 1e-4);
-        close_fixture(&f);
+        fixture_close(&f);
         check_half_steps(&gaps, isa, VT_BFLOAT16, SETTINGS("lr=1e-3 %s", settings), "grad_accumulation=3",
                          SETTINGS("loss/%s/losses", name));
     }
@@ -427,16 +410,15 @@ GPU_TEST(average_is_pytorchs)
 {
     FOR_EACH_PATH(isa)
     {
-        fixture f = open_fixture(&gaps, isa, "lr=1e-3 ema_decay=0.7");
-        check_losses(&f, read_golden(&f, "losses"));
+        SCOPED(fixture) f = open_fixture(&gaps, isa, "lr=1e-3 ema_decay=0.7");
+        check_losses(&f, golden_read(f.file, NULL, "losses"));
         const vt_parameters *parameters = rig_parameters(&f.rig);
         const int64_t count = (int64_t)(rig_value_bytes(&f.rig) / sizeof(float));
         const float *before = to_host(&f, parameters->values, count);
         vt_trainer_exchange_average(f.rig.trainer);
-        check_evaluation(&f, *read_golden(&f, "average_loss"), NULL);
+        check_evaluation(&f, *golden_read(f.file, NULL, "average_loss"), NULL);
         vt_trainer_exchange_average(f.rig.trainer);
         const float *after = to_host(&f, parameters->values, count);
         EXPECT(memcmp(before, after, rig_value_bytes(&f.rig)) == 0);
-        close_fixture(&f);
     }
 }

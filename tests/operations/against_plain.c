@@ -195,7 +195,7 @@ TEST(large_numbers_make_no_denormal_ones)
     FOR_EACH_CPU_PATH(isa)
     {
         if (isa == VT_ISA_PLAIN) continue; /* the oracle */
-        vt_backend *b = NULL;
+        SCOPED(vt_backend) *b = NULL;
         EXPECT_OK(vt_backend_open_cpu(isa, 1, &b));
         guarded x = guarded_random(ROWS, DIM, 1, 30), dy = guarded_random(ROWS, DIM, 2, 1);
         guarded y = guarded_open(ROWS, DIM), dx = guarded_open(ROWS, DIM), again = guarded_open(ROWS, DIM);
@@ -217,7 +217,6 @@ TEST(large_numbers_make_no_denormal_ones)
         EXPECT(!has_underflown(), "attention forward");
         guarded_attention_backward(b, &a, &a);
         EXPECT(!has_underflown(), "attention backward");
-        vt_backend_close(&b);
     }
 }
 
@@ -483,7 +482,7 @@ TEST(bits_do_not_depend_on_threads)
     double squares[2] = {0}, norms[2][2];
     fill_random(weight, COLUMNS, 3, 1);
     for (int i = 0; i < 2; i++) {
-        vt_backend *b = open_with_threads(i == 0 ? 1 : 3);
+        SCOPED(vt_backend) *b = open_with_threads(i == 0 ? 1 : 3);
         dx[i] = guarded_random(ROWS, COLUMNS, 4, 1);
         y[i] = guarded_open(ROWS, COLUMNS);
         b->layer_norm_forward(b, x.matrix, weight, weight, 1e-6f, y[i].matrix, mean, rstd);
@@ -491,7 +490,6 @@ TEST(bits_do_not_depend_on_threads)
                                sums[i][1]);
         b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
         b->loss_sums(b, VT_MEASURE_RELATIVE, 1, x.matrix, dy.matrix, dy.matrix, norms[i]);
-        vt_backend_close(&b);
     }
     EXPECT(norms[0][0] == norms[1][0] && norms[0][1] == norms[1][1] && squares[0] == squares[1]);
     EXPECT(memcmp(sums[0], sums[1], sizeof sums[0]) == 0);

@@ -73,10 +73,11 @@ GPU_TEST(steps_average_their_weights)
     const double decay = 0.6;
     FOR_EACH_STEP_PATH(isa)
     {
-        rig r = {.config = config_with(1,
-                                       "img_size=[8,16] patch_size=4 embed_dim=16 depth=1 num_heads=2 n_in_channels=2 "
-                                       "n_out_channels=2 global_batch_size=4 lr=1e-2 num_iters=10 enable_jit=true",
-                                       "ema_decay=0.6 on_nonfinite=skip")};
+        SCOPED(rig) r = {
+            .config = config_with(1,
+                                  "img_size=[8,16] patch_size=4 embed_dim=16 depth=1 num_heads=2 n_in_channels=2 "
+                                  "n_out_channels=2 global_batch_size=4 lr=1e-2 num_iters=10 enable_jit=true",
+                                  "ema_decay=0.6 on_nonfinite=skip")};
         vt_batch batch = {.sample_count = SAMPLES, .global_count = SAMPLES, .tensors = {input, target}};
         EXPECT_OK(path_open_trainers(isa, &r.backend));
         EXPECT_OK(rig_open(&r, NULL, NULL, false));
@@ -107,6 +108,5 @@ GPU_TEST(steps_average_their_weights)
         vt_trainer_exchange_average(r.trainer);
         EXPECT(memcmp(kept(&r, rig_parameters(&r)->values), values, rig_value_bytes(&r)) == 0);
         EXPECT(memcmp(average_of(&r), average, rig_value_bytes(&r)) == 0);
-        rig_close(&r);
     }
 }

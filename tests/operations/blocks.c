@@ -134,7 +134,7 @@ GPU_TEST(channel_squares_weigh_each_row)
 
 TEST(a_perfect_forecast_has_no_gradient)
 {
-    vt_backend *b = open_path(VT_ISA_AUTO);
+    SCOPED(vt_backend) *b = open_path(VT_ISA_AUTO);
     guarded x = guarded_random(4, 9, 1, 1), gradient = guarded_open(4, 9), zero = guarded_random(4, 9, 1, 0);
     double sums[4];
     for (vt_loss_measure measure = VT_MEASURE_RELATIVE; measure <= VT_MEASURE_ABSOLUTE; measure++) {
@@ -142,7 +142,6 @@ TEST(a_perfect_forecast_has_no_gradient)
         b->loss_backward(b, measure, 2, x.matrix, x.matrix, (vt_matrix){0}, sums, 1, NULL, gradient.matrix);
         guarded_compare(&gradient, &zero, 0, "gradient of a perfect forecast");
     }
-    vt_backend_close(&b);
 }
 
 GPU_TEST(sum_of_squares_adds)

@@ -5,60 +5,43 @@
 #include "operations/paths.h"
 #include "test.h"
 
-typedef struct {
-    guarded q, k, v, dout;            /* operands */
-    guarded out, log_sum, dq, dk, dv; /* results */
-} attention_case;
-
-static attention_case open_case(const vt_attention_shape *shape)
+static guarded_attention open_case(const vt_attention_shape *shape)
 {
-    const int64_t queries = shape->batch * shape->queries, keys = shape->batch * shape->keys;
-    const int64_t columns = shape->heads * shape->head_dim;
-    return (attention_case){.q = guarded_random(queries, columns, 1, 1),
-                            .k = guarded_random(keys, columns, 2, shape->unscaled ? 0.3f : 1),
-                            .v = guarded_random(keys, columns, 3, 1),
-                            .dout = guarded_random(queries, columns, 4, 1),
-                            .out = guarded_open(queries, columns),
-                            .log_sum = guarded_open(1, queries * shape->heads),
-                            .dq = guarded_open(queries, columns),
-                            .dk = guarded_open(keys, columns),
-                            .dv = guarded_open(keys, columns)};
+    return guarded_attention_open(shape, shape->unscaled ? 0.3f : 1);
 }
 
-static void run(vt_backend *b, const vt_attention_shape *shape, attention_case *c)
+static guarded_attention attend(vt_backend *b, const vt_attention_shape *shape)
 {
-    vt_attention_shape own = *shape;
-    guarded_draw(b, &own);
-    b->attention_forward(b, &own, c->q.matrix, c->k.matrix, c->v.matrix, c->out.matrix, c->log_sum.matrix.data);
-    b->attention_backward(b, &own, c->q.matrix, c->k.matrix, c->v.matrix, c->out.matrix, c->log_sum.matrix.data,
-                          c->dout.matrix, c->dq.matrix, c->dk.matrix, c->dv.matrix);
+    guarded_attention a = open_case(shape);
+    guarded_attention_forward(b, &a);
+    guarded_attention_backward(b, &a, &a);
+    return a;
 }
 
 /* ---- the plain loops ---- */
 
 /* The sum of out · dout. */
-static double objective(vt_backend *b, const vt_attention_shape *shape, attention_case *c)
+static double objective(vt_backend *b, guarded_attention *a)
 {
     double sum = 0;
-    b->attention_forward(b, shape, c->q.matrix, c->k.matrix, c->v.matrix, c->out.matrix, c->log_sum.matrix.data);
-    for (int64_t r = 0; r < c->out.matrix.rows; r++)
-        for (int64_t d = 0; d < c->out.matrix.columns; d++)
-            sum += (double)c->out.matrix.data[r * c->out.matrix.stride + d] *
-                   (double)c->dout.matrix.data[r * c->dout.matrix.stride + d];
+    guarded_attention_forward(b, a);
+    for (int64_t r = 0; r < a->out.matrix.rows; r++)
+        for (int64_t d = 0; d < a->out.matrix.columns; d++)
+            sum += (double)a->out.matrix.data[r * a->out.matrix.stride + d] *
+                   (double)a->dout.matrix.data[r * a->dout.matrix.stride + d];
     return sum;
 }
 
-static void check_slopes(vt_backend *b, const vt_attention_shape *shape, attention_case *c, guarded *x,
-                         const guarded *gradient)
+static void check_slopes(vt_backend *b, guarded_attention *a, guarded *x, const guarded *gradient)
 {
     const float h = 0x1p-7f;
     for (int64_t i = 0; i < x->matrix.rows * x->matrix.columns; i++) {
         const int64_t row = i / x->matrix.columns, column = i % x->matrix.columns;
         float *at = x->matrix.data + row * x->matrix.stride + column, old = *at;
         *at = old + h;
-        const double more = objective(b, shape, c);
+        const double more = objective(b, a);
         *at = old - h;
-        const double less = objective(b, shape, c);
+        const double less = objective(b, a);
         *at = old;
         EXPECT_NEAR(gradient->matrix.data[row * gradient->matrix.stride + column], (more - less) / (2 * (double)h),
                     3e-3);
@@ -67,8 +50,7 @@ static void check_slopes(vt_backend *b, const vt_attention_shape *shape, attenti
 
 TEST(gradients_of_causal_attention_are_those_of_finite_differences)
 {
-    vt_backend *b = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
+    SCOPED(vt_backend) *b = open_path(VT_ISA_PLAIN);
     for (int kind = 0; kind < 4; kind++) {
         const vt_attention_shape shape = {.batch = 2,
                                           .heads = 2,
@@ -79,13 +61,11 @@ TEST(gradients_of_causal_attention_are_those_of_finite_differences)
                                           .first_key = kind == 3 ? 2 : 0,
                                           .causal = true,
                                           .unscaled = kind == 1};
-        attention_case c = open_case(&shape);
-        run(b, &shape, &c);
-        check_slopes(b, &shape, &c, &c.q, &c.dq);
-        check_slopes(b, &shape, &c, &c.k, &c.dk);
-        check_slopes(b, &shape, &c, &c.v, &c.dv);
+        guarded_attention a = attend(b, &shape);
+        check_slopes(b, &a, &a.q, &a.dq);
+        check_slopes(b, &a, &a.k, &a.dk);
+        check_slopes(b, &a, &a.v, &a.dv);
     }
-    vt_backend_close(&b);
 }
 
 /* A query sees the keys up to its own place: later ones may be anything. */
@@ -93,23 +73,22 @@ TEST(later_keys_are_not_seen)
 {
     FOR_EACH_CPU_PATH(isa)
     {
-        vt_backend *b = NULL;
+        SCOPED(vt_backend) *b = NULL;
         EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
         const vt_attention_shape shape = {
             .batch = 1, .heads = 2, .head_dim = 32, .queries = 150, .keys = 150, .causal = true};
-        attention_case one = open_case(&shape), other = open_case(&shape);
+        guarded_attention one = open_case(&shape), other = open_case(&shape);
         for (int64_t r = 100; r < 150; r++)
             for (int64_t c = 0; c < 64; c++) {
                 other.k.matrix.data[r * other.k.matrix.stride + c] *= -30;
                 other.v.matrix.data[r * other.v.matrix.stride + c] *= -30;
             }
-        run(b, &shape, &one);
-        run(b, &shape, &other);
+        guarded_attention_forward(b, &one);
+        guarded_attention_forward(b, &other);
         for (int64_t r = 0; r < 100; r++)
             EXPECT(memcmp(one.out.matrix.data + r * one.out.matrix.stride,
                           other.out.matrix.data + r * other.out.matrix.stride, 64 * sizeof(float)) == 0,
                    "isa %d, row %d", (int)isa, (int)r);
-        vt_backend_close(&b);
     }
 }
 
@@ -117,13 +96,7 @@ TEST(later_keys_are_not_seen)
 
 static void compare(vt_backend *b, const vt_attention_shape *shape, vt_backend *plain)
 {
-    attention_case own = open_case(shape), expected = open_case(shape);
-    run(b, shape, &own);
-    run(plain, shape, &expected);
-    guarded_check(&own.out, "out");
-    guarded_check(&own.dq, "dq");
-    guarded_check(&own.dk, "dk");
-    guarded_check(&own.dv, "dv");
+    const guarded_attention own = attend(b, shape), expected = attend(plain, shape);
     for (int64_t i = 0; i < own.log_sum.matrix.columns; i++) {
         const float sum = expected.log_sum.matrix.data[i];
         if (isinf(sum))
@@ -131,10 +104,7 @@ static void compare(vt_backend *b, const vt_attention_shape *shape, vt_backend *
         else
             EXPECT_NEAR(own.log_sum.matrix.data[i], sum, 1e-5);
     }
-    guarded_compare(&own.out, &expected.out, 1e-5, "out");
-    guarded_compare(&own.dq, &expected.dq, 2e-5, "dq");
-    guarded_compare(&own.dk, &expected.dk, 2e-5, "dk");
-    guarded_compare(&own.dv, &expected.dv, 2e-5, "dv");
+    guarded_attention_compare(&own, &expected, (const double[]){1e-5, -1, 2e-5, 2e-5, 2e-5});
 }
 
 GPU_TEST(causal_attention_is_that_of_the_plain_loops)
@@ -147,8 +117,7 @@ GPU_TEST(causal_attention_is_that_of_the_plain_loops)
                  {1, 2, 40, 150, 150, 150, 0, 0},   {2, 2, 32, 60, 200, 130, 70, 0}, {1, 2, 32, 200, 90, 0, 110, 0},
                  {1, 2, 16, 200, 150, 0, 70, 0.3f}, {1, 1, 32, 1, 77, 76, 0, 0},     {1, 2, 128, 130, 130, 0, 0, 0}};
     static const uint32_t step = 3;
-    vt_backend *plain = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain));
+    SCOPED(vt_backend) *plain = open_path(VT_ISA_PLAIN);
     FOR_EACH_BACKEND(isa, b)
     {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -165,5 +134,4 @@ GPU_TEST(causal_attention_is_that_of_the_plain_loops)
             compare(b, &shape, plain);
         }
     }
-    vt_backend_close(&plain);
 }

@@ -262,8 +262,8 @@ TEST(training_in_codes)
     for (int seed = 1; seed <= 3; seed++) {
         double losses[2];
         for (int i = 0; i < 2; i++) {
-            rig r = {.config =
-                         config_with(1, model, SETTINGS("seed=%d optimizer=%s", seed, i == 0 ? "Adam" : "Adam8bit"))};
+            SCOPED(rig) r = {
+                .config = config_with(1, model, SETTINGS("seed=%d optimizer=%s", seed, i == 0 ? "Adam" : "Adam8bit"))};
             EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &r.backend));
             EXPECT_OK(rig_open(&r, NULL, NULL, false));
             losses[i] = 0;
@@ -275,7 +275,6 @@ TEST(training_in_codes)
                 const double loss = rig_train(&r, &batch, 1);
                 if (step >= 290) losses[i] += loss / 10;
             }
-            rig_close(&r);
         }
         EXPECT(losses[0] < 0.9 && fabs(losses[1] - losses[0]) < 0.01 * losses[0], "seed %d: %g in 32 bits, %g in 8",
                seed, losses[0], losses[1]);

@@ -63,8 +63,7 @@ TEST(the_fair_score_is_that_of_the_distribution)
     enum { TOKENS = 100000, MOST = 4 };
     static const float unit = 1;
     const double s = 1.3, exact = sqrt(1 + s * s) * sqrt(2 / M_PI) - s / sqrt(M_PI);
-    vt_backend *b = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
+    SCOPED(vt_backend) *b = open_path(VT_ISA_PLAIN);
     float *members = vt_test_owned(malloc((size_t)MOST * TOKENS * sizeof *members));
     float *truth = vt_test_owned(malloc(2 * TOKENS * sizeof *truth));
     const uint32_t step = 3;
@@ -94,5 +93,4 @@ TEST(the_fair_score_is_that_of_the_distribution)
         b->crps_sums(b, &how, x, y, (vt_matrix){0}, &unit, sums);
         EXPECT_NEAR(sums[0] / sums[1], exact + s / ((double)count * sqrt(M_PI)), 4 * s / sqrt(TOKENS));
     }
-    vt_backend_close(&b);
 }

@@ -70,7 +70,7 @@ static void compute(int kind, const volume *x, const volume *w, const volume *y)
     const int64_t batch = y->dims[0], out = y->dims[1], in = x->dims[1], side = y->dims[2], points = side * side * side;
     const volume *result = kind == 0 ? y : kind == 1 ? x : w;
     const int64_t count = result->dims[0] * result->dims[1] * result->dims[2] * result->dims[3] * result->dims[4];
-    double *sums = vt_allocate((size_t)count, sizeof *sums, "a test");
+    double *sums = vt_test_owned(vt_allocate((size_t)count, sizeof *sums, "a test"));
     EXPECT(x->dims[0] == batch && w->dims[0] == out && w->dims[1] == in && x->dims[2] == 2 * side && w->dims[2] == 4);
     for (int64_t n = 0; n < batch; n++) {
         for (int64_t point = 0; point < points; point++) {
@@ -104,7 +104,6 @@ static void compute(int kind, const volume *x, const volume *w, const volume *y)
         spread(i % inner, result->dims[2], at);
         set_value(result, place(result, i / inner / result->dims[1], i / inner % result->dims[1], at), sums[i]);
     }
-    free(sums);
 }
 
 static void check_convolution(const fake_descriptor *d)
@@ -185,7 +184,7 @@ static own_state *open_choices(vt_backend **b, bool deterministic)
 
 TEST(the_fastest_convolution_that_computes_as_it_should_runs)
 {
-    vt_backend *b;
+    SCOPED(vt_backend) *b;
     static const cudnnBackendNumericalNote_t bad[] = {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
                                                       CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
                                                       CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
@@ -204,12 +203,11 @@ TEST(the_fastest_convolution_that_computes_as_it_should_runs)
     fake.notes[1] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     run_forward(b);
     EXPECT(fake.last == 1);
-    vt_backend_close(&b);
 }
 
 TEST(deterministic_convolutions_are_the_first_and_always_add_in_one_order)
 {
-    vt_backend *b;
+    SCOPED(vt_backend) *b;
     open_choices(&b, true);
     fake.notes[0] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     run_forward(b);
@@ -217,7 +215,7 @@ TEST(deterministic_convolutions_are_the_first_and_always_add_in_one_order)
     vt_backend_close(&b);
     own_state *own = open_choices(&b, false);
     run_forward(b);
-    char *kept = vt_choices_text(own->state.choices);
+    char *kept = vt_test_owned(vt_choices_text(own->state.choices));
     vt_backend_close(&b);
     own = open_choices(&b, true); /* a checkpoint's choice, which is not the first one */
     EXPECT(vt_choices_take(own->state.choices, kept) == 1);
@@ -229,13 +227,11 @@ TEST(deterministic_convolutions_are_the_first_and_always_add_in_one_order)
     fake.notes[1] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     run_forward(b);
     EXPECT(fake.last == 0);
-    vt_backend_close(&b);
-    free(kept);
 }
 
 TEST(a_new_convolution_ends_a_recording)
 {
-    vt_backend *b;
+    SCOPED(vt_backend) *b;
     own_state *own = open_choices(&b, false);
     own->state.recording = true;
     b->convolution_forward(b, &shape, vt_matrix_make(NULL, 64, 4), vt_matrix_make(NULL, 8, 256),
@@ -246,29 +242,26 @@ TEST(a_new_convolution_ends_a_recording)
     own->state.recording = true;
     run_forward(b);
     EXPECT(!own->state.recording_lacks);
-    vt_backend_close(&b);
 }
 
 TEST(convolutions_that_cudnn_lacks_are_named)
 {
-    vt_backend *b;
     for (int i = 0; i < 3; i++) {
+        SCOPED(vt_backend) *b = NULL;
         own_state *own = open_choices(&b, false);
         fake.refuses_plans = i == 0;
         fake.refuses_runs = i == 1;
         fake.is_full = i == 2; /* no memory to time: the first one */
         run_forward(b);
         if (i == 2) {
-            char *kept = vt_choices_text(own->state.choices);
+            char *kept = vt_test_owned(vt_choices_text(own->state.choices));
             EXPECT(fake.last == 0 && fake.timings == 0);
             EXPECT(vt_choices_take(own->state.choices, kept) == 0, "kept without being timed: %s", kept);
             EXPECT_OK(b->check(b));
-            free(kept);
         } else {
             EXPECT_ERROR(b->check(b), i == 0 ? "cuDNN has no convolution for 1 cubes of 4³ points, 4 channels"
                                              : "cuDNN did not run its convolution");
         }
-        vt_backend_close(&b);
     }
 }
 

@@ -104,7 +104,7 @@ TEST(products_with_gelu_without_cudnn)
 
 TEST(kept_and_fixed_choices_of_products_with_gelu)
 {
-    vt_backend *b;
+    SCOPED(vt_backend) *b;
     gelu_case c;
     gelu_case_open(&c, VT_BFLOAT16, VT_GELU_ERF, 13, 24, 40, TWINS_ALIGNED);
     own_state *own = open_path_with_plans(&b, 2);
@@ -115,7 +115,7 @@ TEST(kept_and_fixed_choices_of_products_with_gelu)
     for (int is_faster = 0; is_faster < 2; is_faster++) {
         own = open_path_with_plans(&b, is_faster ? 0.5 : 2);
         gelu_case_run(b, &c);
-        char *kept = vt_choices_text(own->state.choices);
+        char *kept = vt_test_owned(vt_choices_text(own->state.choices));
         close_path(&b);
         own = open_path_with_plans(&b, is_faster ? 2 : 0.5); /* other times don't change it */
         own->state.fixed_choices = is_faster;
@@ -129,14 +129,12 @@ TEST(kept_and_fixed_choices_of_products_with_gelu)
         gelu_case_run(b, &c);
         EXPECT(fake.timings == 0 && fake.runs == 2);
         close_path(&b);
-        free(kept);
     }
     own = open_path_with_plans(&b, 2);
     gelu_case_run(b, &c);
     fake.refuses_runs = true;
     gelu_case_run(b, &c);
     EXPECT_ERROR(b->check(b), "cuDNN's product with GELU");
-    vt_backend_close(&b);
 }
 
 TEST(a_new_product_with_gelu_ends_a_recording)

@@ -6,6 +6,7 @@
 #include "operations/mirror.h"
 #include "operations/paths.h"
 #include "planning/practice.h"
+#include "settings.h"
 #include "test.h"
 
 static const uint32_t dropout_step = 17; /* of dropout */
@@ -28,8 +29,6 @@ static vt_cuda_common *common_of(const pair *p, vt_cpu_isa path)
     }                                                                                                                  \
     static void name(const pair *p, __attribute__((unused)) vt_cpu_isa path)
 
-/* Weights, their gradients and the sums' operands are rounded once more than on the CPU: each of √n random terms of a
- * sum by about half a half_unit, and so is the result; four times that is allowed. */
 static void check_attention(const pair *p, vt_type type, const vt_attention_shape *s, bool aligned)
 {
     twins_attention a = twins_attention_open(type, s, 1, aligned ? TWINS_ALIGNED : TWINS_APART);
@@ -37,20 +36,9 @@ static void check_attention(const pair *p, vt_type type, const vt_attention_shap
     twins_attention_forward(p->fast, &a, false);
     twins_attention_backward(p->plain, &a, true, a.out.wide, &a.log_sum[0]);
     twins_attention_backward(p->fast, &a, false, a.out.own, &a.log_sum[0]);
-    for (int64_t i = 0; i < a.log_sum[0].matrix.columns; i++) {
-        const float expected = a.log_sum[0].matrix.data[i];
-        if (isinf(expected))
-            EXPECT(a.log_sum[1].matrix.data[i] == expected);
-        else
-            EXPECT_NEAR(a.log_sum[1].matrix.data[i], expected, 1e-5 * (1 + fabs((double)expected)));
-    }
-    const twins *const compared[] = {&a.out, &a.dq, &a.dk, &a.dv, &a.q, &a.k, &a.v, &a.dout};
-    const double of_scores = s->keys > 1 ? 4 : -1; /* of one key these gradients are rounding noise */
-    const double units[] = {2, of_scores, of_scores, 4, 0, 0, 0, 0};
-    char name[96];
-    snprintf(name, sizeof name, "%lld queries, %lld keys, head size %lld", (long long)s->queries, (long long)s->keys,
-             (long long)s->head_dim);
-    for (int i = 0; i < 8; i++) twins_compare(compared[i], units[i], name);
+    twins_attention_compare(&a, true,
+                            SETTINGS("%lld queries, %lld keys, head size %lld", (long long)s->queries,
+                                     (long long)s->keys, (long long)s->head_dim));
 }
 
 static void check_attention_shapes(const pair *p, vt_type type)

@@ -69,7 +69,7 @@ static void open_fixture(fixture *f)
     tested_fill(&f->cuda);
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
     f->host->release(f->host, f->state.state.products->workspace);
     tested_close(&f->state.state.products);
@@ -88,7 +88,7 @@ static twins make(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
 static void check_products(vt_type type)
 {
     enum { OUT = 7 };
-    fixture f;
+    SCOPED(fixture) f;
     open_fixture(&f);
     _Alignas(64) float bias[OUT + 4];
     _Alignas(64) uint16_t halves[OUT + 1];
@@ -98,7 +98,7 @@ static void check_products(vt_type type)
     enum { AS_DOCUMENTED, LESS_ALIGNED, UNALIGNED, ROUNDED, ROUNDED_UNALIGNED, REFUSES, VARIANTS };
     for (int variant = 0; variant < VARIANTS; variant++) {
         if (variant == REFUSES) { /* the library is asked again */
-            close_fixture(&f);
+            fixture_close(&f);
             open_fixture(&f);
         }
         fake.refuses_bias = variant == REFUSES;
@@ -118,7 +118,6 @@ static void check_products(vt_type type)
         product_case_run(f.plain, &c, own_bias, NULL, true);
         product_case_compare(&c);
     }
-    close_fixture(&f);
 }
 
 TEST(products_as_the_library_is_documented)
@@ -133,7 +132,7 @@ TEST(the_fastest_proposal_runs)
     static const double times[] = {1, 4, 3, 5};
     enum { ROWS = 5, IN = 4, OUT = 3 };
     for (int fixed = 0; fixed < 2; fixed++) {
-        fixture f;
+        SCOPED(fixture) f;
         open_fixture(&f);
         f.state.state.fixed_choices = fixed != 0;
         fake.proposals = 4;
@@ -147,17 +146,15 @@ TEST(the_fastest_proposal_runs)
             EXPECT(fake.proposal == (fixed ? 1 : 2) && fake.questions == 1, "%d", fake.proposal);
         }
         for (int i = 0; i < OUT * IN; i++) EXPECT_NEAR(dweight[0][i], dweight[1][i], 1e-4);
-        char *kept = vt_choices_text(f.state.state.choices);
+        char *kept = vt_test_owned(vt_choices_text(f.state.state.choices));
         EXPECT(strstr(kept, "product ") != NULL && !f.state.state.failed);
-        free(kept);
-        close_fixture(&f);
     }
 }
 
 /* If the library has no product, the error names its sizes and the library's reason. */
 TEST(a_product_that_is_refused)
 {
-    fixture f;
+    SCOPED(fixture) f;
     open_fixture(&f);
     twins x = make(VT_BFLOAT16, 5, 4, 1), weight = make(VT_FLOAT32, 3, 4, 2), y = make(VT_BFLOAT16, 5, 3, 3);
     f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
@@ -166,7 +163,6 @@ TEST(a_product_that_is_refused)
                strstr(vt_error_text(), ": a status; report it") != NULL,
            "%s", vt_error_text());
     vt_error_clear();
-    close_fixture(&f);
 }
 
 /* Asking the library and timing wait for the GPU, which is impossible while a step is recorded. Known choices still
@@ -174,7 +170,7 @@ TEST(a_product_that_is_refused)
 TEST(a_new_shape_ends_a_recording)
 {
     enum { ROWS = 5, IN = 4, OUT = 3 };
-    fixture f;
+    SCOPED(fixture) f;
     open_fixture(&f);
     twins x = make(VT_BFLOAT16, ROWS, IN, 1), weight = make(VT_BFLOAT16, OUT, IN, 2);
     twins y = make(VT_BFLOAT16, ROWS, OUT, 3);
@@ -190,7 +186,6 @@ TEST(a_new_shape_ends_a_recording)
     f.state.state.recording = false;
     f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, NULL, fewer);
     EXPECT(fake.products == 3 && fake.questions > asked);
-    close_fixture(&f);
 }
 
 #endif

@@ -10,92 +10,21 @@
 #include "cuda/state.h"
 #include "operations/fake_runtime.h"
 
-/* ---- matrix products, by the oracle, queued in the stream ---- */
-
-typedef struct {
-    vt_matrix a, b, c;
-    const float *bias;
-    float *sums, *bias_sums;
-} product;
-
-static vt_backend *plain;
-
-static void do_forward(const void *arguments)
-{
-    const product *p = arguments;
-    plain->linear_forward(plain, p->a, p->b, p->bias, NULL, p->c);
-}
-
-static void do_backward_input(const void *arguments)
-{
-    const product *p = arguments;
-    plain->linear_backward_input(plain, p->a, p->b, p->c);
-}
-
-static void do_backward_weight(const void *arguments)
-{
-    const product *p = arguments;
-    plain->linear_backward_weight(plain, p->a, p->b, p->sums, p->bias_sums);
-}
-
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
-                           const uint16_t *rounded, vt_matrix y)
-{
-    (void)backend, (void)rounded;
-    fake_runtime_do(do_forward, &(product){.a = x, .b = weight, .c = y, .bias = bias}, sizeof(product));
-}
-
-static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
-{
-    (void)backend;
-    fake_runtime_do(do_backward_input, &(product){.a = dy, .b = weight, .c = dx}, sizeof(product));
-}
-
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
-{
-    const product p = {.a = x, .b = dy, .sums = dweight, .bias_sums = dbias};
-    (void)backend;
-    fake_runtime_do(do_backward_weight, &p, sizeof p);
-}
-
-void vt_host_cuda_bias_gelu(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
-
-static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
-{
-    linear_forward(backend, x, weight, NULL, NULL, hidden);
-    (void)rounded;
-    vt_host_cuda_bias_gelu(backend, kind, hidden, bias, active);
-}
+/* ---- instead of the libraries ---- */
 
 static void linear_gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix dy, vt_matrix weight, vt_matrix hidden,
                                  vt_matrix dhidden, float *dbias)
 {
     const vt_matrix none = {0};
-    linear_backward_input(backend, dy, weight, dhidden);
+    backend->linear_backward_input(backend, dy, weight, dhidden);
     backend->gelu_backward_bias(backend, kind, hidden, dhidden, dhidden, none, dbias);
 }
 
 static vt_status open_products(vt_backend *backend, struct vt_products **products)
 {
-    (void)backend;
     *products = NULL;
-    return vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain);
-}
-
-static void close_products(struct vt_products **products)
-{
-    (void)products;
-    vt_backend_close(&plain);
-}
-
-static void fill_products(vt_backend *backend)
-{
-    backend->linear_forward = linear_forward;
-    backend->linear_backward_input = linear_backward_input;
-    backend->linear_backward_weight = linear_backward_weight;
-    backend->linear_gelu_forward = linear_gelu_forward;
     backend->linear_gelu_backward = linear_gelu_backward;
+    return host_cuda_fill_products(backend);
 }
 
 static size_t version_of_products(const struct vt_products *products)
@@ -109,8 +38,8 @@ static size_t version_of_products(const struct vt_products *products)
 void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *, size_t));
 
 #define vt_products_open open_products
-#define vt_products_close close_products
-#define vt_products_fill fill_products
+#define vt_products_close(products) (void)(products)
+#define vt_products_fill(backend) (void)(backend)
 #define vt_products_version version_of_products
 #define vt_cudnn_open(backend) NULL
 #define vt_cudnn_close(cudnn) (void)(cudnn)
@@ -164,7 +93,7 @@ void refuse_graphs(int count)
 /* Between two events of the stand-in lies a millisecond. */
 TEST(operations_are_timed_by_the_devices_clock)
 {
-    vt_backend *backend = NULL;
+    SCOPED(vt_backend) *backend = NULL;
     void *memory = NULL;
     int count = 0;
     EXPECT_OK(path_open_trainers(PATH_STREAMS_LATE, &backend));
@@ -177,7 +106,6 @@ TEST(operations_are_timed_by_the_devices_clock)
     vt_times_close(backend);
     backend->release(backend, memory);
     EXPECT_OK(backend->check(backend));
-    vt_backend_close(&backend);
 }
 
 #else

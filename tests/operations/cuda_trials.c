@@ -131,7 +131,7 @@ TEST(ways_take_turns_on_a_warm_gpu)
     const int length = fake.runs;
     EXPECT(length >= 2 + 3 + 6 && strcmp(fake.order + length - 6, "ababab") == 0, "%s", fake.order);
     time_tasks(&state, trials, tasks); /* warm by now */
-    EXPECT(strcmp(fake.order, "abababab") == 0, "%s", fake.order);
+    EXPECT_TEXT(fake.order, "abababab");
 }
 
 TEST(the_least_free_memory_is_kept)

@@ -64,26 +64,6 @@ static void use_host_kernels(vt_backend *b)
     }                                                                                                                  \
     static void name(const pair *p, __attribute__((unused)) bool is_card)
 
-/* Weights, their gradients and the sums' operands are rounded once more than on the CPU: cuda_kernels.c. */
-static void compare(const twins_attention *a, bool backward, const char *name)
-{
-    const double of_scores = a->shape.keys > 1 ? 4 : -1; /* of one key these gradients are rounding noise */
-    for (int64_t i = 0; i < a->log_sum[0].matrix.columns; i++) {
-        const double expected = (double)a->log_sum[0].matrix.data[i];
-        EXPECT_NEAR(a->log_sum[1].matrix.data[i], expected, 1e-5 * (1 + fabs(expected)));
-    }
-    guarded_check(&a->log_sum[1], name);
-    twins_compare(&a->out, 2, name);
-    twins_compare(&a->q, 0, name);
-    twins_compare(&a->k, 0, name);
-    twins_compare(&a->v, 0, name);
-    twins_compare(&a->dout, 0, name);
-    if (!backward) return;
-    twins_compare(&a->dq, of_scores, name);
-    twins_compare(&a->dk, of_scores, name);
-    twins_compare(&a->dv, 4, name);
-}
-
 /* As the oracle, and with the same bits in every order of copies and products. */
 static void check(const pair *p, bool is_card, const vt_attention_shape *s, float scale)
 {
@@ -100,7 +80,7 @@ static void check(const pair *p, bool is_card, const vt_attention_shape *s, floa
         if (i == 0) {
             twins_attention_forward(p->plain, &a[i], true);
             if (backward) twins_attention_backward(p->plain, &a[i], true, a[i].out.wide, &a[i].log_sum[0]);
-            compare(&a[i], backward, name);
+            twins_attention_compare(&a[i], backward, name);
             continue;
         }
         const twins *const results[][2] = {

@@ -101,5 +101,8 @@ twins_attention twins_attention_open(vt_type type, const vt_attention_shape *sha
 void twins_attention_forward(vt_backend *b, twins_attention *a, bool wide);
 /* `out` of a forward pass that had these log_sums. */
 void twins_attention_backward(vt_backend *b, twins_attention *a, bool wide, vt_matrix out, const guarded *log_sum);
+/* Weights, their gradients and the sums' operands are rounded once more than on the CPU: each of √n random terms of a
+ * sum by about half a half_unit, and so is the result; four times that is allowed. */
+void twins_attention_compare(const twins_attention *a, bool backward, const char *name);
 
 #endif

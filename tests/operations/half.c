@@ -25,8 +25,7 @@ static twins open_twins(vt_type type, int64_t rows, int64_t columns, uint64_t se
 static void check_stream(vt_cpu_isa isa, vt_type type, int64_t columns, float rate)
 {
     enum { ROWS = 71 };
-    vt_backend *b = NULL;
-    EXPECT_OK(path_open(isa, &b));
+    SCOPED(vt_backend) *b = open_path(isa);
     const vt_mask mask = {.elements = {.rate = rate, .seed = 4, .step = &(const uint32_t){3}}, .tokens = ROWS};
     const vt_mask none = {.tokens = 1};
     guarded x = guarded_random(ROWS, columns, 1, 1), weight = guarded_random(1, columns, 2, 1), sum[4], dx[2];
@@ -67,7 +66,6 @@ static void check_stream(vt_cpu_isa isa, vt_type type, int64_t columns, float ra
                            dbias[0].matrix.data);
     twins_compare(&rounded, 0, "layer_norm_backward of float32, dx in 16 bits");
     EXPECT_OK(b->check(b));
-    vt_backend_close(&b);
 }
 
 TEST(residual_stream_beside_16_bits)
@@ -90,8 +88,7 @@ static bool has_own_products(vt_cpu_isa isa, vt_type type)
 static void check_operations(vt_cpu_isa isa, vt_type type)
 {
     enum { HEADS = 2, TOKENS = 37, ROWS = 2 * TOKENS, COLUMNS = 40, WIDE = 56 };
-    vt_backend *b = NULL;
-    EXPECT_OK(path_open(isa, &b));
+    SCOPED(vt_backend) *b = open_path(isa);
     const bool tiles = isa == VT_ISA_AMX && type == VT_BFLOAT16; /* attention: operations/tiles.c */
     const int order = has_own_products(isa, type) ? 2 : 0;
     vt_attention_shape shape = {
@@ -149,7 +146,6 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
     b->layer_norm_forward(b, x.wide, bias, bias, 1e-6f, dk.wide, mean, rstd);
     twins_compare(&dk, 0, "layer_norm");
     EXPECT_OK(b->check(b));
-    vt_backend_close(&b);
 }
 
 TEST(operations_are_those_of_float32)
@@ -165,8 +161,7 @@ static void check_large_weight(vt_cpu_isa isa, vt_type type)
 {
     enum { ROWS = 21, IN = 1030, OUT = 1101 };
     const int order = has_own_products(isa, type) ? 2 : 0;
-    vt_backend *b = NULL;
-    EXPECT_OK(path_open(isa, &b));
+    SCOPED(vt_backend) *b = open_path(isa);
     twins x = open_twins(type, ROWS, IN, 1), weight = open_twins(type, OUT, IN, 2), y = open_twins(type, ROWS, OUT, 3);
     b->linear_forward(b, x.own, weight.own, NULL, NULL, y.own);
     b->linear_forward(b, x.wide, weight.wide, NULL, NULL, y.wide);
@@ -175,7 +170,6 @@ static void check_large_weight(vt_cpu_isa isa, vt_type type)
     b->linear_backward_input(b, y.own, weight.own, x.own);
     b->linear_backward_input(b, y.wide, weight.wide, x.wide);
     twins_compare(&x, order, "linear dx");
-    vt_backend_close(&b);
 }
 
 TEST(a_large_weight_is_that_of_float32)
@@ -190,8 +184,7 @@ TEST(a_large_weight_is_that_of_float32)
 static void check_mixed_attention(vt_cpu_isa isa, vt_type type)
 {
     enum { HEADS = 2, QUERIES = 41, KEYS = 23, COLUMNS = 40, OUT = 2 * QUERIES * COLUMNS, IN = 2 * KEYS * COLUMNS };
-    vt_backend *b = NULL;
-    EXPECT_OK(path_open(isa, &b));
+    SCOPED(vt_backend) *b = open_path(isa);
     vt_attention_shape shape = {
         .batch = 2, .heads = HEADS, .head_dim = COLUMNS / HEADS, .queries = QUERIES, .keys = KEYS};
     twins q = open_twins(type, 2 * QUERIES, COLUMNS, 1), k = open_twins(type, 2 * KEYS, COLUMNS, 2);
@@ -210,7 +203,6 @@ static void check_mixed_attention(vt_cpu_isa isa, vt_type type)
     EXPECT(memcmp(dq[0], dq[1], sizeof dq[0]) == 0 && memcmp(dk[0], dk[1], sizeof dk[0]) == 0 &&
            memcmp(dv[0], dv[1], sizeof dv[0]) == 0);
     EXPECT_OK(b->check(b));
-    vt_backend_close(&b);
 }
 
 TEST(attention_of_mixed_types)
@@ -243,8 +235,7 @@ static void check_places(vt_cpu_isa isa, int64_t columns)
     enum { ROWS = 75, WIDE = 41, PLACES = 4 };
     const int64_t gap[PLACES] = {1, 0, 2, 34}; /* the first is the one that is packed */
     uint16_t results[PLACES][3][ROWS * WIDE];
-    vt_backend *b = NULL;
-    EXPECT_OK(path_open(isa, &b));
+    SCOPED(vt_backend) *b = open_path(isa);
     twins x = open_twins(VT_BFLOAT16, ROWS, columns, 1), weight = open_twins(VT_BFLOAT16, WIDE, columns, 2);
     twins across = open_twins(VT_BFLOAT16, columns, WIDE, 3);
     float bias[WIDE];
@@ -260,7 +251,6 @@ static void check_places(vt_cpu_isa isa, int64_t columns)
                (long long)left.stride);
     }
     EXPECT_OK(b->check(b));
-    vt_backend_close(&b);
 }
 
 TEST(products_do_not_depend_on_where_rows_lie)

@@ -22,7 +22,7 @@ static bool same_results(const product_case *a, const product_case *b)
 static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
 {
     const int times = isa == PATH_GPU ? 2 : 1;
-    vt_backend *plain = open_path(VT_ISA_PLAIN);
+    SCOPED(vt_backend) *plain = open_path(VT_ISA_PLAIN);
     product_case made[2];
     float *bias = vt_test_owned(malloc((size_t)s->out * sizeof *bias));
     uint16_t *rounded = vt_test_owned(malloc((size_t)s->out * sizeof *rounded));
@@ -39,7 +39,6 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
     product_case_compare(&made[0]);
     EXPECT(times == 1 || same_results(&made[0], &made[1]), "%s, %lld x %lld x %lld: kept choices", half_name(type),
            (long long)s->rows, (long long)s->in, (long long)s->out);
-    vt_backend_close(&plain);
 }
 
 /* With 8 numbers and fewer, odd sizes, and those of a model: with and without alignment. */
@@ -58,10 +57,7 @@ GPU_TEST(products_in_16_bits)
 GPU_TEST(products_in_16_bits_of_a_models_size)
 {
     static const sizes mlp = {4050, 384, 1536, TWINS_TIGHT};
-    if (!path_is_available(PATH_GPU)) {
-        vt_test_skip("this machine has no GPU");
-        return;
-    }
+    if (!path_is_available(PATH_GPU)) return vt_test_skip("this machine has no GPU");
     setenv("XDG_CACHE_HOME", vt_test_directory(), 1);
     FOR_EACH_HALF(type) check_products(PATH_GPU, type, &mlp);
 }

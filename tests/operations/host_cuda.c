@@ -13,7 +13,6 @@ enum { MOST_KEPT = 4096 };
 
 typedef struct {
     vt_cuda_common common; /* must come first: what the launchers see */
-    vt_backend *plain;     /* memory and matrix products */
     void *workspace;
     size_t kept_count; /* workspaces of a recording */
     void *kept[MOST_KEPT];
@@ -24,6 +23,9 @@ static host_state *state_of(vt_backend *backend)
 {
     return backend->state;
 }
+
+/* The plain loops: memory, matrix products and convolutions. */
+static vt_backend *plain;
 
 /* Functions of the kernels' host version, host_cuda.h: who takes launches, and other work that is queued with them. */
 void vt_host_cuda_hand_to(void (*take)(void (*run)(const void *), const void *arguments, size_t bytes));
@@ -95,14 +97,13 @@ static vt_status host_check(vt_backend *backend)
 {
     refuse_recording("a check");
     host_state *state = state_of(backend);
-    return state->failed ? VT_ERROR : state->plain->check(state->plain);
+    return state->failed ? VT_ERROR : plain->check(plain);
 }
 
 static void host_close(vt_backend *backend)
 {
     host_state *state = state_of(backend);
     forget_recording();
-    vt_backend_close(&state->plain);
     free(state->workspace);
     for (size_t i = 0; i < state->kept_count; i++) free(state->kept[i]);
     free(state);
@@ -110,18 +111,21 @@ static void host_close(vt_backend *backend)
 
 static double host_available(vt_backend *backend)
 {
-    return state_of(backend)->plain->available_memory(state_of(backend)->plain);
+    (void)backend;
+    return plain->available_memory(plain);
 }
 
 static vt_status host_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
 {
+    (void)backend;
     refuse_recording("an allocation");
-    return state_of(backend)->plain->allocate(state_of(backend)->plain, category, bytes, memory);
+    return plain->allocate(plain, category, bytes, memory);
 }
 
 static void host_release(vt_backend *backend, void *memory)
 {
-    state_of(backend)->plain->release(state_of(backend)->plain, memory);
+    (void)backend;
+    plain->release(plain, memory);
 }
 
 typedef struct {
@@ -194,108 +198,111 @@ static bool host_replay(vt_backend *backend)
     return recording.first != NULL;
 }
 
-/* ---- matrix products, by the oracle ---- */
+/* ---- matrix products and convolutions, by the plain loops, queued with the kernels ---- */
 
 typedef struct {
-    vt_backend *plain;
+    vt_convolution shape;
     vt_matrix a, b, c;
     const float *bias;
     float *sums;
-} product_arguments;
+} product;
 
-static void do_forward(const void *arguments)
+#define QUEUE(name, ...) vt_host_cuda_do(do_##name, &(product){__VA_ARGS__}, sizeof(product))
+
+static void do_linear_forward(const void *arguments)
 {
-    const product_arguments *p = arguments;
-    p->plain->linear_forward(p->plain, p->a, p->b, p->bias, NULL, p->c);
+    const product *p = arguments;
+    plain->linear_forward(plain, p->a, p->b, p->bias, NULL, p->c);
 }
 
-static void do_backward_input(const void *arguments)
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                           const uint16_t *rounded, vt_matrix y)
 {
-    const product_arguments *p = arguments;
-    p->plain->linear_backward_input(p->plain, p->a, p->b, p->c);
+    (void)backend, (void)rounded;
+    QUEUE(linear_forward, .a = x, .b = weight, .c = y, .bias = bias);
 }
 
-static void do_backward_weight(const void *arguments)
+static void do_linear_backward_input(const void *arguments)
 {
-    const product_arguments *p = arguments;
-    p->plain->linear_backward_weight(p->plain, p->a, p->b, p->sums, NULL);
+    const product *p = arguments;
+    plain->linear_backward_input(plain, p->a, p->b, p->c);
 }
 
-static void host_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
-                                const uint16_t *rounded, vt_matrix y)
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    (void)rounded;
-    const product_arguments arguments = {state_of(backend)->plain, x, weight, y, bias, NULL};
-    vt_host_cuda_do(do_forward, &arguments, sizeof arguments);
+    (void)backend;
+    QUEUE(linear_backward_input, .a = dy, .b = weight, .c = dx);
 }
 
-static void host_linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+static void do_linear_backward_weight(const void *arguments)
 {
-    const product_arguments arguments = {state_of(backend)->plain, dy, weight, dx, NULL, NULL};
-    vt_host_cuda_do(do_backward_input, &arguments, sizeof arguments);
+    const product *p = arguments;
+    plain->linear_backward_weight(plain, p->a, p->b, p->sums, NULL);
 }
 
-static void host_linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    const product_arguments arguments = {state_of(backend)->plain, x, dy, {.data = NULL}, NULL, dweight};
-    vt_host_cuda_do(do_backward_weight, &arguments, sizeof arguments);
+    QUEUE(linear_backward_weight, .a = x, .b = dy, .sums = dweight);
     if (dbias != NULL) vt_host_cuda_column_sums(backend, dy, dbias);
 }
 
-static void host_linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight,
-                                     const float *bias, const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    host_linear_forward(backend, x, weight, NULL, NULL, hidden);
+    linear_forward(backend, x, weight, NULL, NULL, hidden);
     (void)rounded;
     vt_host_cuda_bias_gelu(backend, kind, hidden, bias, active);
 }
 
-/* ---- convolutions, by the oracle ---- */
-
-typedef struct {
-    vt_backend *plain;
-    vt_convolution shape;
-    vt_matrix a, b, c;
-    float *sums;
-} convolution_arguments;
-
 static void do_convolution_forward(const void *arguments)
 {
-    const convolution_arguments *a = arguments;
-    a->plain->convolution_forward(a->plain, &a->shape, a->a, a->b, a->c);
+    const product *p = arguments;
+    plain->convolution_forward(plain, &p->shape, p->a, p->b, p->c);
+}
+
+static void convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
+                                vt_matrix y)
+{
+    (void)backend;
+    QUEUE(convolution_forward, .shape = *shape, .a = x, .b = weight, .c = y);
 }
 
 static void do_convolution_backward_input(const void *arguments)
 {
-    const convolution_arguments *a = arguments;
-    a->plain->convolution_backward_input(a->plain, &a->shape, a->a, a->b, a->c);
+    const product *p = arguments;
+    plain->convolution_backward_input(plain, &p->shape, p->a, p->b, p->c);
+}
+
+static void convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy, vt_matrix weight,
+                                       vt_matrix dx)
+{
+    (void)backend;
+    QUEUE(convolution_backward_input, .shape = *shape, .a = dy, .b = weight, .c = dx);
 }
 
 static void do_convolution_backward_weight(const void *arguments)
 {
-    const convolution_arguments *a = arguments;
-    a->plain->convolution_backward_weight(a->plain, &a->shape, a->a, a->b, a->sums);
+    const product *p = arguments;
+    plain->convolution_backward_weight(plain, &p->shape, p->a, p->b, p->sums);
 }
 
-static void host_convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
-                                     vt_matrix y)
+static void convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
+                                        float *dweight)
 {
-    const convolution_arguments arguments = {state_of(backend)->plain, *shape, x, weight, y, NULL};
-    vt_host_cuda_do(do_convolution_forward, &arguments, sizeof arguments);
+    (void)backend;
+    QUEUE(convolution_backward_weight, .shape = *shape, .a = x, .b = dy, .sums = dweight);
 }
 
-static void host_convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
-                                            vt_matrix weight, vt_matrix dx)
+vt_status host_cuda_fill_products(vt_backend *backend)
 {
-    const convolution_arguments arguments = {state_of(backend)->plain, *shape, dy, weight, dx, NULL};
-    vt_host_cuda_do(do_convolution_backward_input, &arguments, sizeof arguments);
-}
-
-static void host_convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x,
-                                             vt_matrix dy, float *dweight)
-{
-    const convolution_arguments arguments = {state_of(backend)->plain, *shape, x, dy, {.data = NULL}, dweight};
-    vt_host_cuda_do(do_convolution_backward_weight, &arguments, sizeof arguments);
+    backend->linear_forward = linear_forward;
+    backend->linear_backward_input = linear_backward_input;
+    backend->linear_backward_weight = linear_backward_weight;
+    backend->linear_gelu_forward = linear_gelu_forward;
+    backend->convolution_forward = convolution_forward;
+    backend->convolution_backward_input = convolution_backward_input;
+    backend->convolution_backward_weight = convolution_backward_weight;
+    return plain != NULL ? VT_OK : vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain);
 }
 
 bool has_host_cuda(void)
@@ -320,13 +327,6 @@ vt_status open_host_cuda(vt_backend **result)
                             .zero = host_zero,
                             .copy_from_host = host_copy,
                             .copy_to_host = host_copy,
-                            .linear_forward = host_linear_forward,
-                            .linear_backward_input = host_linear_backward_input,
-                            .linear_backward_weight = host_linear_backward_weight,
-                            .linear_gelu_forward = host_linear_gelu_forward,
-                            .convolution_forward = host_convolution_forward,
-                            .convolution_backward_input = host_convolution_backward_input,
-                            .convolution_backward_weight = host_convolution_backward_weight,
                             .record_begin = host_record_begin,
                             .record_end = host_record_end,
                             .replay = host_replay};
@@ -335,7 +335,7 @@ vt_status open_host_cuda(vt_backend **result)
     state->common =
         (vt_cuda_common){.workspace = host_workspace, .fail = host_fail, .exact_float32 = true, .multiprocessors = 4};
     vt_cuda_fill_kernels(backend);
-    VT_TRY(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &state->plain));
+    VT_TRY(host_cuda_fill_products(backend));
 done:
     if (status != VT_OK) vt_backend_close(&backend);
     *result = backend;

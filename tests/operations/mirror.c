@@ -1,5 +1,6 @@
 #include "operations/mirror.h"
 
+#include "operations/paths.h"
 #include "test.h"
 
 enum { MOST_OPERANDS = 16, BOUNDARY = 256, GUARD = 0xa5 };
@@ -125,7 +126,7 @@ static void download(call *c)
     for (int i = 0; i < c->block_count; i++) {
         block *b = &c->blocks[i];
         size_t bytes = b->end - b->begin;
-        char *now = malloc(b->size);
+        char *now = vt_test_owned(malloc(b->size));
         VT_ASSERT(now != NULL);
         inner->copy_to_host(inner, now, b->copy, b->size);
         for (size_t j = 0; j < b->size; j++) {
@@ -136,7 +137,6 @@ static void download(call *c)
         }
         if (b->written) memcpy((void *)b->begin, now + b->lead, bytes);
         inner->release(inner, b->copy);
-        free(now);
         free(b->host);
     }
 }
@@ -266,11 +266,9 @@ vt_status open_mirror(vt_backend *inner, vt_backend **result)
 TEST(the_mirror_changes_nothing)
 {
     enum { ROWS = 5, COLUMNS = 7, STRIDE = 31 };
-    vt_backend *plain = NULL, *inner = NULL, *mirror = NULL;
+    SCOPED(vt_backend) *plain = open_path(VT_ISA_PLAIN), *mirror = NULL;
     float memory[2][ROWS * STRIDE], log_sum[2][ROWS], weight[COLUMNS * COLUMNS], gradient[2][COLUMNS * COLUMNS] = {{0}};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 1, &plain));
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 1, &inner));
-    EXPECT_OK(open_mirror(inner, &mirror));
+    EXPECT_OK(open_mirror(open_path(VT_ISA_PLAIN), &mirror));
     for (int i = 0; i < COLUMNS * COLUMNS; i++) weight[i] = 0.1f * (float)(i % 11) - 0.4f;
     for (int i = 0; i < 2; i++) {
         vt_backend *b = i == 0 ? plain : mirror;
@@ -289,8 +287,6 @@ TEST(the_mirror_changes_nothing)
     EXPECT(memcmp(memory[0], memory[1], sizeof memory[0]) == 0);
     EXPECT(memcmp(log_sum[0], log_sum[1], sizeof log_sum[0]) == 0);
     EXPECT(memcmp(gradient[0], gradient[1], sizeof gradient[0]) == 0);
-    vt_backend_close(&plain);
-    vt_backend_close(&mirror);
 }
 
 static int64_t stray; /* bytes from the operand's beginning */
@@ -304,13 +300,10 @@ static void write_astray(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matr
 TEST(the_mirror_sees_what_goes_astray)
 {
     static const int64_t places[] = {-1, 16, 30, 3};
-    vt_backend *inner = NULL, *mirror = NULL;
+    SCOPED(vt_backend) *mirror = NULL;
     float x[4] = {1, 2, 3, 4}, y[4] = {0};
-    if (getenv("VITRAIN_TEST_EXACT") != NULL) {
-        vt_test_skip("VITRAIN_TEST_EXACT: no guard bytes behind a block");
-        return;
-    }
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 1, &inner));
+    if (getenv("VITRAIN_TEST_EXACT") != NULL) return vt_test_skip("VITRAIN_TEST_EXACT: no guard bytes behind a block");
+    vt_backend *inner = open_path(VT_ISA_PLAIN);
     inner->gelu_forward = write_astray;
     EXPECT_OK(open_mirror(inner, &mirror));
     for (int i = 0; i < 4; i++) {
@@ -319,5 +312,4 @@ TEST(the_mirror_sees_what_goes_astray)
         EXPECT_ERROR(mirror->check(mirror), i < 3 ? "outside of its operands" : "may only read");
     }
     EXPECT(x[0] == 1, "what may only be read does not come back");
-    vt_backend_close(&mirror);
 }

@@ -46,9 +46,9 @@ GPU_TEST(muon_operations)
 /* The step of a matrix [rows, columns] whose gradient has these singular values in its corner. */
 static void step_of(vt_backend *backend, int64_t rows, int64_t columns, const float *singular, float *step)
 {
-    vt_parameters *parameters = NULL;
-    vt_optimizer *optimizer = NULL;
-    alone a = open_alone(backend, 1);
+    SCOPED(alone) a = open_alone(backend, 1);
+    SCOPED(vt_parameters) *parameters = NULL;
+    SCOPED(vt_optimizer) *optimizer = NULL;
     const int64_t shape[2] = {rows, columns};
     EXPECT_OK(vt_config_set(a.config, "optimizer", "Muon"));
     EXPECT_OK(vt_config_set(a.config, "muon_adjust", "original"));
@@ -65,9 +65,6 @@ static void step_of(vt_backend *backend, int64_t rows, int64_t columns, const fl
     for (int64_t row = 0; row < rows; row++)
         for (int64_t i = 0; i < columns; i++)
             EXPECT(row == i || fabs((double)p->value[row * columns + i]) < 1e-6, "an element off the diagonal");
-    vt_optimizer_close(&optimizer);
-    vt_parameters_close(&parameters);
-    close_alone(&a);
 }
 
 /* optimizers.md, section 4. */
@@ -78,8 +75,7 @@ TEST(singular_values_become_about_1)
     static const int64_t shapes[][2] = {{8, 8}, {8, 20}, {20, 8}};
     FOR_EACH_CPU_PATH(isa)
     {
-        vt_backend *backend = NULL;
-        EXPECT_OK(path_open(isa, &backend));
+        SCOPED(vt_backend) *backend = open_path(isa);
         for (int i = 0; i < 5; i++)
             for (int s = 0; s < 3; s++) {
                 const float singular[2] = {(float)before[i], (float)sqrt(1 - before[i] * before[i])};
@@ -95,6 +91,5 @@ TEST(singular_values_become_about_1)
             step_of(backend, 8, 8, singular, step);
             EXPECT(step[0] > 0.68f && step[0] < 1.21f, "%g becomes %g", value, (double)step[0]);
         }
-        vt_backend_close(&backend);
     }
 }

@@ -37,7 +37,7 @@ static bool open_alone(alone *a)
     return true;
 }
 
-static void close_alone(alone *a)
+static void alone_close(alone *a)
 {
     a->backend->release(a->backend, a->data);
     a->backend->release(a->backend, a->other);
@@ -86,15 +86,13 @@ GPU_TEST(nccl_of_one_rank)
 {
     static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "exchange", "broadcast"};
     alone a;
-    if (!vt_test_gpu_alone() || !path_is_available(PATH_GPU) || getenv("VITRAIN_TEST_GPU") != NULL) {
-        vt_test_skip("on a GPU alone (VITRAIN_TEST_PATHS=gpu)");
-        return;
-    }
+    if (!vt_test_gpu_alone() || !path_is_available(PATH_GPU) || getenv("VITRAIN_TEST_GPU") != NULL)
+        return vt_test_skip("on a GPU alone (VITRAIN_TEST_PATHS=gpu)");
     vt_test_gpu_used = true;
     if (!open_alone(&a)) {
         vt_test_skip("%s", vt_error_text());
         vt_error_clear();
-        close_alone(&a);
+        alone_close(&a);
         return;
     }
     for (int operation = 0; operation < 5; operation++) {
@@ -109,5 +107,5 @@ GPU_TEST(nccl_of_one_rank)
         EXPECT(a.backend->replay(a.backend));
         expect_values(&a, is_elsewhere(operation) ? a.other : a.data, names[operation]);
     }
-    close_alone(&a);
+    alone_close(&a);
 }

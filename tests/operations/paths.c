@@ -171,8 +171,7 @@ vt_backend *open_with_threads(int threads)
 
 void restore_threads(void)
 {
-    vt_backend *backend = open_with_threads(2);
-    vt_backend_close(&backend);
+    SCOPED(vt_backend) *backend = open_with_threads(2);
 }
 
 bool path_gpu_is_host(void)

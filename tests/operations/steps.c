@@ -132,13 +132,12 @@ GPU_TEST(the_first_parameter_that_is_not_finite)
 {
     enum { SIZE = 2000 };
     static const int64_t ranges[] = {0, 7, 7, 1, 8, 1013, 1100, 500, 1600, 400};
-    float *x = malloc(SIZE * sizeof *x);
+    float *x = vt_test_owned(malloc(SIZE * sizeof *x));
     FOR_EACH_PATH(isa)
     {
-        vt_backend *b = NULL;
+        SCOPED(vt_backend) *b = open_path(isa);
         int32_t first = -1;
         const double fine = 1, broken = INFINITY;
-        EXPECT_OK(path_open(isa, &b));
         for (int i = 0; i < SIZE; i++) x[i] = (float)i;
         x[1050] = NAN; /* between two ranges */
         b->first_nonfinite(b, x, ranges, 5, NULL, &first);
@@ -155,9 +154,7 @@ GPU_TEST(the_first_parameter_that_is_not_finite)
         b->first_nonfinite(b, x, ranges, 5, NULL, &first);
         EXPECT(first == 1, "%d", first);
         EXPECT_OK(b->check(b));
-        vt_backend_close(&b);
     }
-    free(x);
 }
 
 /* ---- whole steps ---- */
@@ -223,7 +220,7 @@ static vt_status train(rig *m, int steps, vt_step_figures *figures)
 static void check_replayed(vt_cpu_isa isa, const char *settings, const vt_step_figures expected[BATCHES])
 {
     vt_step_figures actual[BATCHES];
-    rig m;
+    SCOPED(rig) m;
     open_model(&m, isa, settings);
     EXPECT(vt_step_latency(m.trainer) == 1);
     EXPECT_OK(train(&m, BATCHES, actual));
@@ -235,7 +232,6 @@ static void check_replayed(vt_cpu_isa isa, const char *settings, const vt_step_f
         EXPECT_NEAR(actual[step].gradient_norm, expected[step].gradient_norm, 2e-4 * expected[step].gradient_norm);
         EXPECT_NEAR(actual[step].learning_rate, expected[step].learning_rate, 0);
     }
-    rig_close(&m);
 }
 
 static void check_all_replayed(bool is_long)
@@ -293,7 +289,7 @@ static void check_offloaded(vt_cpu_isa isa, const char *settings)
     int64_t replayed[2];
     size_t bytes[2];
     for (int offloads = 0; offloads < 2; offloads++) {
-        rig m;
+        SCOPED(rig) m;
         vt_plan plan;
         open_model(&m, isa, SETTINGS("%s%s", settings, offloads ? " offload_activations=host" : ""));
         values[offloads] = train_and_evaluate(&m, figures[offloads], &validation[offloads]);
@@ -307,7 +303,6 @@ static void check_offloaded(vt_cpu_isa isa, const char *settings)
         if (offloads == 1)
             EXPECT(memcmp(values[0], values[1], rig_value_bytes(&m)) == 0, "path %d, %s: other values", (int)isa,
                    settings);
-        rig_close(&m);
     }
     EXPECT(validation[0] == validation[1] && replayed[0] == replayed[1]);
     EXPECT(bytes[1] < bytes[0], "%s: %zu bytes instead of %zu", settings, bytes[1], bytes[0]);
@@ -347,13 +342,13 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
 {
     static const char settings[] = "enable_jit=true";
     vt_step_figures expected[BATCHES], actual[BATCHES];
-    rig plain;
+    SCOPED(rig) plain;
     open_model(&plain, VT_ISA_PLAIN, settings);
     EXPECT_OK(train(&plain, BATCHES, expected));
     FOR_EACH_CUDA_STEP_PATH(isa)
     {
-        rig m;
-        vt_evaluation evaluation = {0};
+        SCOPED(rig) m;
+        SCOPED(vt_evaluation) evaluation = {0};
         const vt_batch batch = batch_of(BATCHES - 1);
         open_model(&m, isa, settings);
         vt_step_evaluation_open(m.trainer, true, &evaluation);
@@ -363,10 +358,7 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
         expect_losses(actual, expected);
         EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %lld", (int)isa,
                (long long)m.trainer->steps_replayed);
-        vt_evaluation_close(&evaluation);
-        rig_close(&m);
     }
-    rig_close(&plain);
 }
 
 /* The step runs without a recording, which is reported and tried again, but not for ever. */
@@ -376,21 +368,17 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
     static const int replayed[] = {BATCHES - 2, BATCHES - 3, BATCHES - 4, 0}; /* after that many refusals */
     vt_step_figures expected[BATCHES], actual[BATCHES];
     rig plain;
-    if (!path_is_available(PATH_STREAMS_LATE)) {
-        vt_test_skip("built without CUDA, or no C++ compiler was found");
-        return;
-    }
+    if (!path_is_available(PATH_STREAMS_LATE)) return vt_test_skip("built without CUDA, or no C++ compiler was found");
     open_model(&plain, VT_ISA_PLAIN, settings);
     EXPECT_OK(train(&plain, BATCHES, expected));
     for (int refusals = 0; refusals < 4; refusals++) {
-        rig m;
+        SCOPED(rig) m;
         open_model(&m, PATH_STREAMS_LATE, settings);
         refuse_graphs(refusals);
         EXPECT_OK(train(&m, BATCHES, actual));
         expect_losses(actual, expected);
         EXPECT(m.trainer->steps_replayed == replayed[refusals], "%d refusals: %lld", refusals,
                (long long)m.trainer->steps_replayed);
-        rig_close(&m);
     }
     rig_close(&plain);
 }
@@ -405,7 +393,7 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
         float *values[2];
         vt_step_figures figures[BATCHES] = {0};
         for (int i = 0; i < 2; i++) { /* without the bad step, and with it */
-            rig m;
+            SCOPED(rig) m;
             open_model(&m, isa, every_path);
             if (i == 0) {
                 EXPECT_OK(train(&m, BAD, figures));
@@ -420,7 +408,6 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             values[i] = malloc(bytes);
             m.backend->copy_to_host(m.backend, values[i], vt_trainer_parameters(m.trainer)->values, bytes);
             if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);
-            rig_close(&m);
         }
         EXPECT(figures[BAD - 1].bad_sample == -1 && isfinite(figures[BAD - 1].gradient_norm));
         EXPECT(figures[BAD].step == BAD + 1 && figures[BAD].bad_sample == 42, "step %lld, sample %lld",
@@ -434,7 +421,7 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
 {
     FOR_EACH_STEP_PATH(isa)
     {
-        rig m;
+        SCOPED(rig) m;
         vt_step_figures figures[BATCHES] = {0};
         open_model(&m, isa, "enable_jit=true on_nonfinite=skip");
         fields[BAD][0][0] = NAN;
@@ -442,7 +429,6 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
         EXPECT(!isfinite(figures[BAD].gradient_norm) && figures[BAD].bad_sample == 40);
         for (int step = BAD + 1; step < BATCHES; step++) EXPECT(isfinite(figures[step].gradient_norm));
         EXPECT(vt_optimizer_progress_of(vt_trainer_subject(m.trainer).optimizer).updates == BATCHES - 1);
-        rig_close(&m);
     }
 }
 
@@ -461,7 +447,7 @@ GPU_TEST(bad_data_of_a_step_are_reported)
     samples_from = test_open(&options);
     FOR_EACH_STEP_PATH(isa)
     for (int i = 0; i < 3; i++) {
-        rig m;
+        SCOPED(rig) m;
         vt_step_figures figures[BATCHES] = {0};
         open_model(&m, isa, settings[i]);
         fields[BAD][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
@@ -473,7 +459,6 @@ GPU_TEST(bad_data_of_a_step_are_reported)
         int64_t updates = BAD + (i == 0 ? 0 : vt_step_latency(m.trainer));
         EXPECT(vt_optimizer_progress_of(vt_trainer_subject(m.trainer).optimizer).updates == updates, "path %d, case %d",
                (int)isa, i);
-        rig_close(&m);
     }
     vt_dataset_close(&samples_from);
 }

@@ -127,7 +127,7 @@ TEST(attention_on_tiles_passes_nan_on)
 {
     FOR_EACH_TILES_PATH(isa)
     {
-        vt_backend *b = open_path(isa);
+        SCOPED(vt_backend) *b = open_path(isa);
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 16, .queries = 20, .keys = 20};
         twins_attention a = twins_attention_open(VT_BFLOAT16, &shape, 1, TWINS_APART);
         a.q.own.half[3 * a.q.own.stride + 5] = nan_bits;
@@ -136,7 +136,6 @@ TEST(attention_on_tiles_passes_nan_on)
         EXPECT(isnan(half_at(&a.out, 3, 0)), "isa %d hides a NaN in q", (int)isa);
         EXPECT(!isnan(half_at(&a.out, 4, 0)), "isa %d spreads a NaN in q", (int)isa);
         EXPECT(isnan(half_at(&a.out, 4, 2)), "isa %d hides a NaN in v", (int)isa);
-        vt_backend_close(&b);
     }
 }
 
@@ -178,7 +177,7 @@ TEST(bits_on_tiles_do_not_depend_on_threads)
             const twins *const of_one[] = {&a[0].out, &a[0].dq, &a[0].dk, &a[0].dv};
             for (int j = 0; j < 4; j++) EXPECT(same_bits(of[j], of_one[j]), "result %d of %d threads", j, threads[i]);
         }
-        vt_backend *b = open_path(isa);
+        SCOPED(vt_backend) *b = open_path(isa);
         const twins *const halves[] = {&a[0].dq, &a[0].dk, &a[0].dv};
         guarded wide[3];
         for (int j = 0; j < 3; j++) wide[j] = guarded_open(TOKENS, HEADS * DIM);
@@ -190,7 +189,6 @@ TEST(bits_on_tiles_do_not_depend_on_threads)
             twins_compare(&gradient, 0, "a gradient in float32 on tiles");
             guarded_check(&wide[j], "a gradient in float32 on tiles");
         }
-        vt_backend_close(&b);
     }
     restore_threads();
 }

@@ -12,19 +12,10 @@ static const double stored = 0x1p-23;
 
 static void compare(hid_t file, const char *group, const char *name, const float *actual, double tolerance)
 {
-    char path[96];
     int64_t count;
-    snprintf(path, sizeof path, "%s/%s", group, name);
-    double *expected = golden_read(file, path, &count);
-    double difference = golden_difference(actual, expected, count);
-    EXPECT(difference <= tolerance, "%s: differs by %.3g, allowed %.3g", path, difference, tolerance);
-}
-
-static float *read_input(hid_t file, const char *group, const char *name, int64_t *count)
-{
-    char path[96];
-    snprintf(path, sizeof path, "%s/%s", group, name);
-    return golden_read_float(file, path, count);
+    const double *expected = golden_read(file, &count, "%s/%s", group, name);
+    const double difference = golden_difference(actual, expected, count);
+    EXPECT(difference <= tolerance, "%s/%s: differs by %.3g, allowed %.3g", group, name, difference, tolerance);
 }
 
 static void check_gelu(hid_t file, vt_backend *b)
@@ -32,7 +23,8 @@ static void check_gelu(hid_t file, vt_backend *b)
     for (int kind = VT_GELU_ERF; kind <= VT_GELU_TANH; kind++) {
         const char *group = kind == VT_GELU_ERF ? "gelu/erf" : "gelu/tanh";
         int64_t count;
-        float *x = read_input(file, group, "x", &count), *dy = read_input(file, group, "grad_output", &count);
+        float *x = golden_read_float(file, &count, "%s/%s", group, "x"),
+              *dy = golden_read_float(file, &count, "%s/%s", group, "grad_output");
         float *y = vt_test_owned(malloc((size_t)count * sizeof *y)),
               *dx = vt_test_owned(malloc((size_t)count * sizeof *dx));
         b->gelu_forward(b, (vt_gelu)kind, vt_matrix_make(x, 1, count), vt_matrix_make(y, 1, count));
@@ -47,8 +39,10 @@ static void check_layer_norm(hid_t file, vt_backend *b, const char *group, doubl
 {
     enum { ROWS = 5, COLUMNS = 37 };
     int64_t count;
-    float *x = read_input(file, group, "x", &count), *dy = read_input(file, group, "grad_output", &count);
-    float *weight = read_input(file, group, "weight", &count), *bias = read_input(file, group, "bias", &count);
+    float *x = golden_read_float(file, &count, "%s/%s", group, "x"),
+          *dy = golden_read_float(file, &count, "%s/%s", group, "grad_output");
+    float *weight = golden_read_float(file, &count, "%s/%s", group, "weight"),
+          *bias = golden_read_float(file, &count, "%s/%s", group, "bias");
     float y[ROWS * COLUMNS], dx[ROWS * COLUMNS] = {0}, dweight[COLUMNS] = {0}, dbias[COLUMNS] = {0}, mean[ROWS],
                                        rstd[ROWS];
     vt_matrix input = vt_matrix_make(x, ROWS, COLUMNS), gradient = vt_matrix_make(dy, ROWS, COLUMNS);
@@ -73,7 +67,7 @@ static void check_attention(hid_t file, vt_backend *b, const char *group)
     float *in[4], out[COUNT], dq[COUNT], dk[COUNT], dv[COUNT], log_sum[BATCH * 3 * TOKENS];
     vt_matrix m[4];
     for (int i = 0; i < 4; i++) {
-        in[i] = read_input(file, group, names[i], &count);
+        in[i] = golden_read_float(file, &count, "%s/%s", group, names[i]);
         m[i] = vt_matrix_make(in[i], BATCH * TOKENS, WIDTH);
     }
     vt_matrix result = vt_matrix_make(out, BATCH * TOKENS, WIDTH);
@@ -92,7 +86,7 @@ static void check_attention(hid_t file, vt_backend *b, const char *group)
 TEST(operations_are_pytorchs)
 {
     hid_t file = golden_open("operations.h5");
-    vt_backend *b = open_path(VT_ISA_PLAIN);
+    SCOPED(vt_backend) *b = open_path(VT_ISA_PLAIN);
     check_gelu(file, b);
     check_layer_norm(file, b, "layer_norm/plain", 4 * stored);
     check_layer_norm(file, b, "layer_norm/small_variance", 4 * stored);
@@ -100,8 +94,6 @@ TEST(operations_are_pytorchs)
                      1000 * stored); /* half a unit of the mean, 1000, against deviations of 1 */
     check_attention(file, b, "attention/plain");
     check_attention(file, b, "attention/large_scores");
-    vt_backend_close(&b);
-    H5Fclose(file);
 }
 
 /* ---- finite differences ---- */
@@ -148,12 +140,11 @@ static double mismatch(const problem *p, vt_backend *b, const float *x, const fl
  * quotient's own error, c · step², estimated with a step twice as long (whose error is four times as large). */
 static void check_problem(const problem *p)
 {
-    vt_backend *b = NULL;
     float x[MOST], direction[MOST], weights[MOST], gradient[MOST] = {0}, results[MOST];
     double size = 0, slope;
     const double step = 2e-3;
     VT_ASSERT(p->count <= MOST && p->output_count <= MOST);
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
+    SCOPED(vt_backend) *b = open_path(VT_ISA_PLAIN);
     for (uint64_t trial = 0; trial < 4; trial++) {
         fill_random(x, p->count, 10 * trial + 1, 1);
         fill_random(direction, p->count, 10 * trial + 2, 1);
@@ -173,7 +164,6 @@ static void check_problem(const problem *p)
         EXPECT(tolerance < 0.02 * fabs(slope) + 0.02 * size, "%s: tolerance %.3g beside slope %.3g", p->name, tolerance,
                slope);
     }
-    vt_backend_close(&b);
 }
 
 /* Constant inputs of the problems. */

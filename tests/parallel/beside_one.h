@@ -12,7 +12,6 @@ enum { STEPS = 4, MOST = 8 /* samples of a batch */, HEIGHT = 20, WIDTH = 12 /* 
 typedef struct {
     rig rig;
     vt_batch batch;
-    float *input, *target; /* NULL, or the batch's, which are freed with the side */
 } side;
 
 /* Draws ahead what dropout of attention keeps, which a CPU doesn't need; every call of attention must get its own. */
@@ -85,11 +84,9 @@ static inline void open_samples(side *s, const vt_test_samples *samples, const c
                                       samples->tensors[1] + (size_t)first * samples->bytes[1]}};
 }
 
-static inline void close_side(side *s)
+static inline void side_close(side *s)
 {
     rig_close(&s->rig);
-    free(s->input);
-    free(s->target);
 }
 
 /* What a side computes. */
@@ -109,8 +106,7 @@ static inline void follow_averages(side *s, record *r, const char *what)
 {
     const size_t bytes = rig_value_bytes(&s->rig);
     const float *values = rig_parameters(&s->rig)->values;
-    float *before = malloc(bytes + 1);
-    VT_ASSERT(before != NULL);
+    float *before = vt_test_owned(malloc(bytes + 1));
     memcpy(before, values, bytes);
     vt_trainer_exchange_average(s->rig.trainer);
     EXPECT(memcmp(before, values, bytes) != 0, "%s: the average is the weights", what);
@@ -118,7 +114,6 @@ static inline void follow_averages(side *s, record *r, const char *what)
     vt_trainer_exchange_average(s->rig.trainer);
     EXPECT(memcmp(before, values, bytes) == 0, "%s: the weights are not back", what);
     rig_evaluate(&s->rig, &s->batch, true, &r->plain[1]);
-    free(before);
 }
 
 /* Collective; *r is to be released. */
@@ -176,11 +171,11 @@ static inline const expectation *expect_of(const char *model, open_side_function
     last = (expectation){.model = strdup(model)};
     open_side(&one, model, &alone);
     follow(&one, &last.record, model);
-    close_side(&one);
+    side_close(&one);
     if (rank > 0) return &last;
     open_side(&one, model, &alone);
     last.allowed = measure_allowed(one.rig.trainer, &one.batch);
-    close_side(&one);
+    side_close(&one);
     return &last;
 }
 
@@ -194,7 +189,7 @@ static inline void compare_with_one(const char *model, const char *layout, open_
     const record *one = &expected->record;
     const char *what = SETTINGS("%s %s", model, layout);
     record many;
-    side s;
+    SCOPED(side) s;
     open_side(&s, what, &launch);
     follow(&s, &many, what);
     for (int step = 0; step < STEPS; step++)
@@ -213,7 +208,6 @@ static inline void compare_with_one(const char *model, const char *layout, open_
                what, i, (double)got, (double)wanted);
     }
     release(&many);
-    close_side(&s);
 }
 
 #endif

@@ -10,16 +10,14 @@ enum { CHUNKS = 300 };
 
 static vt_world *open_world(const char *per_node, const char *settings)
 {
-    vt_config *config = NULL;
     vt_launch launch;
     vt_world *world = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     set_options(config, settings);
     if (per_node != NULL) setenv("VITRAIN_RANKS_PER_NODE", per_node, 1);
     EXPECT_OK(vt_launch_detect(&launch));
     EXPECT_OK(vt_world_open(config, &launch, &world));
     unsetenv("VITRAIN_RANKS_PER_NODE");
-    vt_config_close(&config);
     return world;
 }
 
@@ -38,7 +36,7 @@ TEST(chunks_are_decoded_once_on_a_node)
     for (int per_node = 1; per_node <= 4; per_node *= 2) {
         const char number[] = {(char)('0' + per_node), '\0'};
         vt_world *world = open_world(number, SETTINGS("tensor_parallel=%d num_heads=2", tensor));
-        vt_chunk_cache cache;
+        SCOPED(vt_chunk_cache) cache;
         vt_chunk_cache_open(&cache, 1 << 20);
         use_chunk(&cache, CHUNKS); /* in memory of its own */
         vt_chunk_cache_share(&cache, world);
@@ -46,7 +44,6 @@ TEST(chunks_are_decoded_once_on_a_node)
         EXPECT(cache.sharers == sharers && cache.place == place, "%d of %d", cache.place, cache.sharers);
         const double decoded = decoded_by_all(world, &cache);
         EXPECT(decoded == CHUNKS * world->nodes, "%g chunks were decoded on %d nodes", decoded, world->nodes);
-        vt_chunk_cache_close(&cache);
         vt_world_close(&world, false);
     }
 }
@@ -55,7 +52,7 @@ TEST(chunks_of_a_rank_that_is_killed)
 {
     enum { KILLS = 40 };
     vt_world *world = open_world(NULL, "");
-    vt_chunk_cache cache;
+    SCOPED(vt_chunk_cache) cache;
     vt_chunk_cache_open(&cache, 1 << 20);
     vt_chunk_cache_share(&cache, world);
     for (int i = 0; i < KILLS && world->rank == 0; i++) {
@@ -68,6 +65,5 @@ TEST(chunks_of_a_rank_that_is_killed)
     }
     vt_world_any(world, false);
     decoded_by_all(world, &cache);
-    vt_chunk_cache_close(&cache);
     vt_world_close(&world, false);
 }

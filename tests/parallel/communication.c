@@ -33,7 +33,7 @@ static void check(const char *settings)
     static const char common[] = "img_size=[36,36] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=64 depth=2 "
                                  "num_heads=8 num_iters=10 bucket_cap_mb=0.01 global_batch_size=8";
     static float fields[BATCH * LONGEST * CHANNELS * HEIGHT * WIDTH];
-    rig r = {.config = config_with(vt_test_engine->size, common, settings)};
+    SCOPED(rig) r = {.config = config_with(vt_test_engine->size, common, settings)};
     vt_launch launch;
     vt_plan plan;
     vt_volume before[VT_TRAFFIC_COUNT], counted[VT_TRAFFIC_COUNT];
@@ -55,7 +55,6 @@ static void check(const char *settings)
         for (int i = 0; i < VT_TRAFFIC_COUNT; i++) vt_volume_add(&counted[i], &before[i], -1);
         compare(counted, plan.communication, settings);
     }
-    rig_close(&r);
 }
 
 TEST(steps_send_what_was_planned)

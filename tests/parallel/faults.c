@@ -21,13 +21,12 @@ static void meet(vt_engine *engine, vt_group **group)
 
 static int dies(vt_engine *engine, int signal_number)
 {
-    vt_group *group = NULL;
+    SCOPED(vt_group) *group = NULL;
     double value = 1;
     meet(engine, &group);
     if (engine->rank == CULPRIT) raise(signal_number);
     vt_group_all_reduce(group, VT_SUM_FLOAT64, &value, 1, NULL);
     printf("got past\n");
-    vt_group_close(&group);
     return 0;
 }
 
@@ -87,7 +86,7 @@ static int count_changed_signals(void)
 int vt_test_fault(const char *name)
 {
     vt_launch launch = {0};
-    vt_engine *engine = NULL;
+    SCOPED(vt_engine) *engine = NULL;
     signal(SIGTERM, handler);
     signal(SIGINT, handler);
     signal(SIGUSR1, handler);
@@ -114,6 +113,5 @@ int vt_test_fault(const char *name)
     } else if (strcmp(name, "signals") == 0) {
         status = count_changed_signals();
     }
-    vt_engine_close(&engine);
     return status;
 }

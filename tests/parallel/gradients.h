@@ -64,9 +64,10 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
     vt_backend *backend = vt_trainer_subject(trainer).backend;
     const int64_t count = parameters->count;
     const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
-    float *begin = malloc((size_t)elements * sizeof *begin), *drawn = malloc((size_t)elements * sizeof *drawn);
+    float *begin = vt_test_owned(malloc((size_t)elements * sizeof *begin));
+    float *drawn = vt_test_owned(malloc((size_t)elements * sizeof *drawn));
     double *allowed = calloc((size_t)count, sizeof *allowed), *first = NULL;
-    VT_ASSERT(begin != NULL && drawn != NULL && allowed != NULL);
+    VT_ASSERT(allowed != NULL);
     backend->copy_to_host(backend, begin, parameters->values, (size_t)elements * sizeof *begin);
     for (uint32_t draw = 0; draw < TRAJECTORY_RUNS; draw++) {
         vt_step_figures figures;
@@ -86,8 +87,6 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
     }
     for (int64_t i = 0; i < count; i++) allowed[i] = TRAJECTORY_FACTOR * sqrt(allowed[i] / (TRAJECTORY_RUNS - 1));
     free(first);
-    free(begin);
-    free(drawn);
     return allowed;
 }
 

@@ -68,9 +68,8 @@ typedef void operation(vt_group *group, int64_t count);
 static void in_every_group(operation *run, const int64_t *counts)
 {
     for (int which = 0; which < ARRANGEMENTS; which++) {
-        vt_group *group = open_group((arrangement)which, NULL);
+        SCOPED(vt_group) *group = open_group((arrangement)which, NULL);
         for (int i = 0; i == 0 || counts[i - 1] > 0; i++) run(group, counts[i]);
-        vt_group_close(&group);
     }
 }
 #define IN_EVERY_GROUP(run, ...) in_every_group(run, (const int64_t[]){__VA_ARGS__, 0})
@@ -79,7 +78,7 @@ static void all_reduce(vt_group *group, int64_t count)
 {
     float *data = take((size_t)count * sizeof *data), *again = take((size_t)count * sizeof *data),
           *first = take((size_t)count * sizeof *data);
-    double *wide = take((size_t)count * sizeof *wide);
+    double *wide = vt_test_owned(take((size_t)count * sizeof *wide));
     for (int64_t i = 0; i < count; i++) wide[i] = number(group->members[group->rank], i) + 1e-10;
     fill(data, count, group->members[group->rank]);
     fill(again, count, group->members[group->rank]);
@@ -102,7 +101,6 @@ static void all_reduce(vt_group *group, int64_t count)
     free(data);
     free(again);
     free(first);
-    free(wide);
 }
 
 TEST(all_reduce)
@@ -112,9 +110,8 @@ TEST(all_reduce)
 
 TEST(all_reduce_large)
 {
-    vt_group *group = open_group(ALL, NULL);
+    SCOPED(vt_group) *group = open_group(ALL, NULL);
     all_reduce(group, 3 * 1024 * 1024 + 5);
-    vt_group_close(&group);
 }
 
 /* Uneven: rank r's part is base * (r + 1) % 5 long, some parts are empty. */
@@ -213,28 +210,26 @@ TEST(exchange_ring)
 
 TEST(exchange_one_way)
 {
-    vt_group *group = open_group(ALL, NULL);
+    SCOPED(vt_group) *group = open_group(ALL, NULL);
     int last = group->size - 1;
     int value = group->rank == 0 ? 42 : 0;
     size_t send = group->rank == 0 && last > 0 ? sizeof value : 0;
     size_t receive = group->rank == last && last > 0 ? sizeof value : 0;
     vt_group_exchange(group, &value, send, last, &value, receive, 0, NULL);
     EXPECT(value == (group->rank == 0 || group->rank == last ? 42 : 0), "%d", value);
-    vt_group_close(&group);
 }
 
 TEST(broadcast)
 {
-    vt_group *group = open_group(ALL, NULL);
+    SCOPED(vt_group) *group = open_group(ALL, NULL);
     for (int root = 0; root < group->size; root++) {
         char text[40] = "";
         if (group->rank == root) snprintf(text, sizeof text, "rank %d says", root);
         vt_group_broadcast(group, text, sizeof text, root);
         char expected[40];
         snprintf(expected, sizeof expected, "rank %d says", root);
-        EXPECT(strcmp(text, expected) == 0, "'%s'", text);
+        EXPECT_TEXT(text, expected);
     }
-    vt_group_close(&group);
 }
 
 /* Many at once, on two groups, completed in another order. */
@@ -266,7 +261,7 @@ TEST(overlap)
 
 TEST(volume)
 {
-    vt_group *group = open_group(ALL, NULL);
+    SCOPED(vt_group) *group = open_group(ALL, NULL);
     int ranks = group->size;
     float data[64] = {0};
     int64_t counts[64] = {0};
@@ -282,7 +277,6 @@ TEST(volume)
     EXPECT_NEAR(group->volume.bytes, expected, 1e-9);
     EXPECT(group->volume.operations == (ranks > 1 ? 3 : 0), "%lld", (long long)group->volume.operations);
     EXPECT(group->volume.seconds >= 0);
-    vt_group_close(&group);
 }
 
 /* ---- a device's memory ---- */
@@ -317,7 +311,7 @@ TEST(staging)
 {
     vt_backend device = {.copy_from_host = copy_from_host, .copy = copy, .copy_to_host = copy_to_host};
     for (int which = 0; which < ARRANGEMENTS; which++) {
-        vt_group *group = open_group((arrangement)which, &device);
+        SCOPED(vt_group) *group = open_group((arrangement)which, &device);
         int size = group->size, rank = group->rank;
         enum { LENGTH = 1013, MOST = 64 };
         float data[LENGTH], out[LENGTH * 4], ringed[LENGTH] = {0};
@@ -347,7 +341,6 @@ TEST(staging)
             EXPECT_NEAR(ringed[i], number(group->members[(rank - 1 + size) % size], i), 0);
         vt_group_broadcast(group, on_device, sizeof data, size - 1);
         for (int i = 0; i < LENGTH; i += 100) EXPECT_NEAR(data[i], number(group->members[size - 1], i), 0);
-        vt_group_close(&group);
     }
 }
 

@@ -1,12 +1,10 @@
 /* Training over ranks is the training of one: every layout that these ranks can have, against the same model on one
  * rank, in float32, as docs/parallelism.md promises. */
 #include "beside_one.h"
+#include "config/stages.h"
 
 enum { MOST_IN = 4, OUT = 2 };
-static int64_t inputs = 3;     /* channels */
-static int64_t rollout = 1;    /* steps of forecast */
 static int64_t batch_size = 8; /* 6 on three ranks */
-static bool gaps;              /* points are missing, all of them in the target of sample 5 */
 
 static float number(uint32_t seed, int64_t index)
 {
@@ -24,11 +22,12 @@ static bool is_missing(uint32_t seed, int64_t channels, int64_t plane, int64_t p
            (target && plane / channels == 5);
 }
 
-/* Samples first … of fields [channels, HEIGHT, WIDTH], of which `rows` are taken. */
-static float *make_fields(uint32_t seed, int64_t channels, int64_t first, int64_t count, vt_span rows)
+/* Samples first … of fields [channels, HEIGHT, WIDTH], of which `rows` are taken. gaps: points are missing, all of them
+ * in the target of sample 5. */
+static float *make_fields(uint32_t seed, int64_t channels, int64_t first, int64_t count, vt_span rows, bool gaps)
 {
-    float *fields = malloc((size_t)(count * channels * rows.count * WIDTH + 1) * sizeof *fields), *to = fields;
-    VT_ASSERT(fields != NULL);
+    float *fields = vt_test_owned(malloc((size_t)(count * channels * rows.count * WIDTH + 1) * sizeof *fields));
+    float *to = fields;
     for (int64_t plane = first * channels; plane < (first + count) * channels; plane++)
         for (int64_t row = rows.first; row < rows.first + rows.count; row++)
             for (int64_t x = 0; x < WIDTH; x++) {
@@ -68,16 +67,18 @@ static void open_side(side *s, const char *settings, const vt_launch *launch)
 {
     open_world(s, settings, launch);
     EXPECT_OK(open_trainer(s));
-    int64_t local = batch_size / s->rig.config->data_parallel, first = local * s->rig.world->coordinate[VT_AXIS_DATA];
-    const vt_span rows = vt_model_part(s->rig.config, &s->rig.world->layout, s->rig.world->rank);
-    s->input = make_fields(1, inputs, first, local, rows);
-    s->target = make_fields(2, rollout * OUT, first, local, rows);
+    const vt_config *config = s->rig.config;
+    const int64_t local = batch_size / config->data_parallel, first = local * s->rig.world->coordinate[VT_AXIS_DATA];
+    const int64_t rollout = vt_config_longest_rollout(config);
+    const vt_span rows = vt_model_part(config, &s->rig.world->layout, s->rig.world->rank);
+    const bool gaps = config->missing == VT_GAPS_MASK;
     s->batch = (vt_batch){.sample_count = local,
                           .global_count = batch_size,
                           .first_sample = first,
                           .first_in_batch = first,
                           .steps = rollout,
-                          .tensors = {s->input, s->target}};
+                          .tensors = {make_fields(1, config->n_in_channels, first, local, rows, gaps),
+                                      make_fields(2, rollout * OUT, first, local, rows, gaps)}};
 }
 
 static void beside_one(const char *model, const char *layout)
@@ -130,10 +131,8 @@ TEST(layouts_with_stages)
 {
     over_pipelines(random_model, plain);
     over_pipelines(random_model, "sequence_parallel=true cp_comm=ring zero_stage=1");
-    inputs = 2; /* as many as are predicted */
     over_pipelines("dropout=0.1 ema_decay=0.7 grad_clip=0.5 recompute=block predict=tendency n_in_channels=2",
                    "zero_stage=1 pipeline_schedule=gpipe");
-    inputs = 3;
 }
 
 /* What a rank has of one that has all: to the bit. */
@@ -166,7 +165,7 @@ static void compare_pipeline(const char *model, const char *pipeline)
     enum { MANY_STEPS = 10 };
     vt_launch launch, alone = {.world_size = 1, .local_size = 1};
     EXPECT_OK(vt_launch_detect(&launch));
-    side one, many;
+    SCOPED(side) one, many;
     batch_size = 8;
     open_side(&one, SETTINGS("depth=6 %s", model), &alone);
     open_side(&many, SETTINGS("depth=6 pipeline_parallel=%d %s %s", launch.world_size, model, pipeline), &launch);
@@ -178,8 +177,6 @@ static void compare_pipeline(const char *model, const char *pipeline)
                expected.loss);
     }
     compare_bits(&one, &many, model);
-    close_side(&one);
-    close_side(&many);
 }
 
 TEST(stages_alone_are_one_rank_to_the_bit)
@@ -205,20 +202,16 @@ TEST(layouts_with_gaps_and_padding)
 {
     const char rows[] = "patch_size=3 pad=edge missing=mask";
     const char columns[] = "patch_size=5 pad=wrap missing=mask mask_channels=true recompute=block";
-    gaps = true;
     over_layouts(rows, plain);
     over_layouts(columns, "sequence_parallel=true");
     over_layouts(columns, "zero_stage=3 cp_comm=ring");
-    gaps = false;
 }
 
 /* Each rank lays out its part of the weights. */
 TEST(layouts_with_weighted_losses)
 {
     static const char weights[] = "latitude_weights=true channel_weights=[2,0.5]";
-    gaps = true;
     over_layouts(SETTINGS("loss=mse patch_size=5 pad=wrap missing=mask %s", weights), "zero_stage=1");
-    gaps = false;
     over_layouts(SETTINGS("loss=mae patch_size=3 pad=edge %s", weights), "sequence_parallel=true");
     over_layouts(SETTINGS("loss=relative_l2 %s", weights), plain);
 }
@@ -273,16 +266,10 @@ TEST(layouts_with_rollouts)
     const char model[] = "n_in_channels=4 n_history=1 rollout=3 predict=tendency normalise=climatology "
                          "augment=sign input_noise=0.2 dropout=0.2";
     const char states[] = "n_in_channels=4 n_history=1 rollout=3 patch_size=3 pad=edge missing=mask mask_channels=true";
-    inputs = 4;
-    rollout = 3;
     over_layouts(model, plain);
     over_layouts(model, "sequence_parallel=true cp_comm=ring zero_stage=3");
     over_layouts(model, "recompute=block zero_stage=2");
-    gaps = true;
     over_layouts(states, "zero_stage=1");
-    gaps = false;
-    inputs = 3;
-    rollout = 1;
 }
 
 /* Members of each sample, which lie on one rank of the data axis, with noise by sample, member, step and token. */
@@ -290,17 +277,11 @@ TEST(layouts_with_ensembles)
 {
     const char model[] = "n_in_channels=4 n_history=1 rollout=3 predict=tendency normalise=climatology augment=sign "
                          "input_noise=0.2 dropout=0.2 loss=crps ensemble_size=3 ema_decay=0.7";
-    inputs = 4;
-    rollout = 3;
     over_layouts(model, plain);
     beside_one(model, "zero_stage=3 recompute=block");
     if (vt_test_engine->size % 2 == 0)
         beside_one(model, "pipeline_parallel=2 grad_accumulation=2 recompute=block zero_stage=1");
-    gaps = true;
     beside_one("n_in_channels=4 n_history=1 rollout=3 missing=mask loss=crps crps_scales=1,4", "zero_stage=1");
-    gaps = false;
-    inputs = 3;
-    rollout = 1;
 }
 
 /* Whose forecasts go back to the first stage, and gradients from there to the last. Four input times: some of the last
@@ -311,15 +292,9 @@ TEST(pipelines_with_rollouts)
                          "input_noise=0.2 dropout=0.2 ema_decay=0.7";
     const char states[] = "n_in_channels=4 n_history=1 rollout=3 patch_size=3 pad=edge missing=mask mask_channels=true";
     if (vt_test_engine->size == 1) return vt_test_skip("one rank has one stage");
-    inputs = 4;
-    rollout = 3;
     over_pipelines(model, "recompute=block zero_stage=1");
     over_pipelines(SETTINGS("%s rollout_gradient=last", model), "sequence_parallel=true cp_comm=ring");
-    gaps = true;
     over_pipelines(states, "pipeline_schedule=gpipe");
-    gaps = false;
-    inputs = 3;
-    rollout = 1;
 }
 
 TEST(layouts_with_sequence_parallel)
@@ -387,7 +362,7 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
 {
     const int last = launch->world_size - 1;
     char host[VT_HOST_SIZE], expected[96] = "no memory for ";
-    side s;
+    SCOPED(side) s;
     open_world(&s, SETTINGS("zero_stage=%s comm_timeout=120", stage), launch);
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %.60s: no memory for ", last, host);
@@ -399,7 +374,6 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
     EXPECT(status == VT_OK || strstr(vt_error_text(), expected) != NULL, "%s: '%s'", stage, vt_error_text());
     EXPECT(told, "%s: the %d. allocation", stage, number + 1);
     vt_error_clear();
-    close_side(&s);
     return status != VT_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "settings.h"
 #include "test.h"
 
 /* ---- memory ---- */
@@ -20,12 +21,11 @@ TEST(large_memory_is_aligned_and_refused_when_there_is_none)
 {
     static const size_t sizes[] = {0, 1, 63, 4097, (size_t)2 << 20, ((size_t)5 << 20) + 7};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        unsigned char *memory = vt_allocate_large(sizes[s]);
+        unsigned char *memory = vt_test_owned(vt_allocate_large(sizes[s]));
         const uintptr_t alignment = sizes[s] < (size_t)2 << 20 ? 64 : (uintptr_t)2 << 20;
         const uintptr_t beyond = (uintptr_t)memory % alignment;
         EXPECT(memory != NULL && beyond == 0, "%zu bytes at %p", sizes[s], (void *)memory);
         if (memory != NULL) memset(memory, 0x5a, sizes[s]);
-        free(memory);
     }
     EXPECT(vt_allocate_large((size_t)-1) == NULL, "all of the address space");
 }
@@ -167,36 +167,36 @@ TEST(text_grows)
 TEST(shortest_digits_read_back)
 {
     char digits[VT_NUMBER_SIZE];
-    EXPECT(strcmp(vt_text_float(0.431169f, digits), "0.431169") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_float(0.1f, digits), "0.1") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(0.1, digits), "0.1") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(1e-7, digits), "1e-07") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(0, digits), "0") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(600, digits), "600") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(-10, digits), "-10") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(999999999999999, digits), "999999999999999") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(1e15, digits), "1e+15") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_float(20, digits), "20") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(1.0 / 3, digits), "0.3333333333333333") == 0, "%s", digits);
+    EXPECT_TEXT(vt_text_float(0.431169f, digits), "0.431169");
+    EXPECT_TEXT(vt_text_float(0.1f, digits), "0.1");
+    EXPECT_TEXT(vt_text_double(0.1, digits), "0.1");
+    EXPECT_TEXT(vt_text_double(1e-7, digits), "1e-07");
+    EXPECT_TEXT(vt_text_double(0, digits), "0");
+    EXPECT_TEXT(vt_text_double(600, digits), "600");
+    EXPECT_TEXT(vt_text_double(-10, digits), "-10");
+    EXPECT_TEXT(vt_text_double(999999999999999, digits), "999999999999999");
+    EXPECT_TEXT(vt_text_double(1e15, digits), "1e+15");
+    EXPECT_TEXT(vt_text_float(20, digits), "20");
+    EXPECT_TEXT(vt_text_double(1.0 / 3, digits), "0.3333333333333333");
     for (uint64_t i = 0; i < 2000; i++) {
         double value = ldexp(vt_random_element(1, 2, i) - 0.5, (int)(i % 200) - 100);
         EXPECT(strtod(vt_text_double(value, digits), NULL) == value, "%.17g became %s", value, digits);
         EXPECT(strtof(vt_text_float((float)value, digits), NULL) == (float)value, "%.9g became %s", value, digits);
     }
     vt_text_double(-1.7976931348623157e308, digits);
-    EXPECT(strcmp(digits, "-1.7976931348623157e+308") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_float(-NAN, digits), "nan") == 0, "%s", digits);
-    EXPECT(strcmp(vt_text_double(-(double)NAN, digits), "nan") == 0, "%s", digits);
+    EXPECT_TEXT(digits, "-1.7976931348623157e+308");
+    EXPECT_TEXT(vt_text_float(-NAN, digits), "nan");
+    EXPECT_TEXT(vt_text_double(-(double)NAN, digits), "nan");
 }
 
 TEST(bytes_in_words)
 {
     char words[VT_NUMBER_SIZE];
-    EXPECT(strcmp(vt_text_bytes(0, words), "0 B") == 0, "%s", words);
-    EXPECT(strcmp(vt_text_bytes(1023, words), "1023 B") == 0, "%s", words);
-    EXPECT(strcmp(vt_text_bytes(1536, words), "1.50 KB") == 0, "%s", words);
-    EXPECT(strcmp(vt_text_bytes(20736000, words), "19.78 MB") == 0, "%s", words);
-    EXPECT(strcmp(vt_text_bytes(0x1p50, words), "1024.00 TB") == 0, "%s", words);
+    EXPECT_TEXT(vt_text_bytes(0, words), "0 B");
+    EXPECT_TEXT(vt_text_bytes(1023, words), "1023 B");
+    EXPECT_TEXT(vt_text_bytes(1536, words), "1.50 KB");
+    EXPECT_TEXT(vt_text_bytes(20736000, words), "19.78 MB");
+    EXPECT_TEXT(vt_text_bytes(0x1p50, words), "1024.00 TB");
 }
 
 TEST(numbers_are_read_whole_or_not_at_all)
@@ -257,17 +257,17 @@ done:
 
 TEST(the_root_cause_is_kept)
 {
-    EXPECT(strcmp(vt_error_text(), "") == 0);
+    EXPECT_TEXT(vt_error_text(), "");
     EXPECT(fails_above() == VT_ERROR);
-    EXPECT(strcmp(vt_error_text(), "while adding ones: 2 is not 3") == 0, "%s", vt_error_text());
+    EXPECT_TEXT(vt_error_text(), "while adding ones: 2 is not 3");
     EXPECT(strncmp(vt_error_place(), "tests/unit/base.c:", 18) == 0, "%s", vt_error_place());
     vt_error_note("x.c", 1, "a later one");
-    EXPECT(strcmp(vt_error_text(), "while adding ones: 2 is not 3") == 0, "%s", vt_error_text());
+    EXPECT_TEXT(vt_error_text(), "while adding ones: 2 is not 3");
     vt_error error;
     vt_error_move_out(&error);
     EXPECT(vt_error_text()[0] == '\0' && vt_error_place()[0] == '\0');
     vt_error_move_in(&error);
-    EXPECT(strcmp(vt_error_text(), "while adding ones: 2 is not 3") == 0, "%s", vt_error_text());
+    EXPECT_TEXT(vt_error_text(), "while adding ones: 2 is not 3");
     vt_error_clear();
 }
 
@@ -288,14 +288,14 @@ TEST(messages_are_on_one_line)
 {
     char line[64];
     vt_text_on_one_line(line, sizeof line, "a\nb\tc\r\033[2J\177\302\205d\303\251 \342\200\246");
-    EXPECT(strcmp(line, "a\\nb\\tc\\r\\x1b[2J\\x7f\\x85d\303\251 \342\200\246") == 0, "%s", line);
+    EXPECT_TEXT(line, "a\\nb\\tc\\r\\x1b[2J\\x7f\\x85d\303\251 \342\200\246");
     vt_text_on_one_line(line, 6, "abcd\nefg");
-    EXPECT(strcmp(line, "abcd") == 0, "%s", line);
+    EXPECT_TEXT(line, "abcd");
     vt_text_on_one_line(line, 4, "ab\342\200\246"); /* cut off between characters */
-    EXPECT(strcmp(line, "ab") == 0, "%s", line);
+    EXPECT_TEXT(line, "ab");
     vt_error_note("x.c", 1, "found '%s'", "1\n2");
     vt_error_context("--x=%s", "1\n2");
-    EXPECT(strcmp(vt_error_text(), "--x=1\\n2: found '1\\n2'") == 0, "%s", vt_error_text());
+    EXPECT_TEXT(vt_error_text(), "--x=1\\n2: found '1\\n2'");
     vt_error_clear();
 }
 
@@ -324,23 +324,21 @@ TEST(cells_of_tables)
                                            {"'", "'"},           {"'=a", "''=a"},       {"''-a", "'''-a"},
                                            {"a\nb", "\"a\nb\""}, {"\tx", "'\tx"},       {"'tis", "'tis"}};
     for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
-        vt_text line = {0};
+        SCOPED(vt_text) line = {0};
         vt_csv_append(&line, cells[i][0]);
         EXPECT(strcmp(line.characters, cells[i][1]) == 0, "%zu: %s", i, line.characters);
         if (line.characters[0] != '"') EXPECT(strcmp(vt_csv_written(line.characters), cells[i][0]) == 0, "%zu", i);
-        vt_text_close(&line);
     }
 }
 
 /* A sparse file without line ends must not take memory for all of it. */
 TEST(long_lines_come_in_pieces)
 {
-    char *path = vt_text_format("%s/lines", vt_test_directory());
+    const char *path = test_write("lines", "one\ntwo", 7);
     char *line = NULL;
     size_t size = 0;
     int64_t bytes = 0;
-    FILE *file = fopen(path, "w");
-    EXPECT(fprintf(file, "one\ntwo") == 7 && fclose(file) == 0);
+    FILE *file = NULL;
     EXPECT_OK(vt_file_open(path, &file, &bytes));
     EXPECT(bytes == 7 && vt_file_line(file, &line, &size) == 4 && strcmp(line, "one\n") == 0);
     EXPECT(vt_file_line(file, &line, &size) == 3 && strcmp(line, "two") == 0);
@@ -354,7 +352,6 @@ TEST(long_lines_come_in_pieces)
     fclose(file);
     free(line);
     EXPECT_ERROR(vt_file_read(path, 100, &line, NULL), "lines has 1099511627776 bytes, expected at most 100");
-    free(path);
 }
 
 /* Wherever the limit of open files was met, the message says which and what raises it. */
@@ -397,14 +394,7 @@ static void *reader(void *context)
 
 static void write_cores(const char *domain, const char *list)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", vt_test_directory(), domain);
-    EXPECT(mkdir(path, 0777) == 0);
-    snprintf(path, sizeof path, "%s/%s/cpulist", vt_test_directory(), domain);
-    FILE *file = fopen(path, "w");
-    VT_ASSERT(file != NULL);
-    fputs(list, file);
-    fclose(file);
+    test_write(SETTINGS("%s/cpulist", domain), list, strlen(list));
 }
 
 TEST(domains_without_cores_of_the_process_do_not_count)
@@ -427,10 +417,8 @@ TEST(threads_stay_on_cores_of_their_own_and_readers_roam)
     for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
     if (getenv("OMP_PROC_BIND") != NULL || getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL)
         count = 0;
-    if (count < 2 || count > 1024) {
-        vt_test_skip("needs 2 to 1024 cores, and that OpenMP was not told where its threads stay");
-        return;
-    }
+    if (count < 2 || count > 1024)
+        return vt_test_skip("needs 2 to 1024 cores, and that OpenMP was not told where its threads stay");
     vt_threads_pin(count);
 #pragma omp parallel num_threads(count) reduction(+ : alone)
     {

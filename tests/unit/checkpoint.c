@@ -48,6 +48,11 @@ static void open_model(model *m, const char *name, const char *value)
     name_channels(m, channel_names, 2);
 }
 
+static void model_close(model *m)
+{
+    rig_close(&m->rig);
+}
+
 static void train_steps(model *m, int count)
 {
     vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
@@ -127,7 +132,7 @@ static vt_run_progress load(const char *path, model *m, const char *name, const 
 
 static void check_round_trip(const char *name, const char *value)
 {
-    model saved, loaded;
+    SCOPED(model) saved, loaded;
     open_model(&saved, name, value);
     train_steps(&saved, 3);
     const vt_run_progress progress = load(save(&saved, value), &loaded, name, value);
@@ -137,8 +142,6 @@ static void check_round_trip(const char *name, const char *value)
     train_steps(&saved, 3); /* dropout goes on where it was, too */
     train_steps(&loaded, 3);
     EXPECT(same_bits(&saved, &loaded));
-    rig_close(&saved.rig);
-    rig_close(&loaded.rig);
 }
 
 /* What is written while the model already changes is the model that it was copied from; the next one waits for it. */
@@ -146,9 +149,9 @@ TEST(checkpoints_written_beside_steps)
 {
     static const char *const kinds[] = {"Adam", "Adam8bit embed_dim=64", "Adafactor adafactor_beta1=0.9"};
     for (int i = 0; i < 3; i++) {
-        model saved, then, loaded;
-        vt_checkpoint_store *store = NULL;
-        vt_checkpoint_saver *saver = NULL;
+        SCOPED(model) saved;
+        SCOPED(vt_checkpoint_store) *store = NULL;
+        SCOPED(vt_checkpoint_saver) *saver = NULL;
         vt_run_progress progress = somewhere;
         char path[600], elsewhere[600], run[500];
         const char *settings = SETTINGS("%s async_checkpoint=true ema_decay=0.9", kinds[i]);
@@ -167,13 +170,13 @@ TEST(checkpoints_written_beside_steps)
         EXPECT(progress.best_loss == 0.5 && vt_checkpoint_saver_busy(saver) == 5);
         while (vt_checkpoint_saver_busy(saver) >= 0) EXPECT_OK(vt_checkpoint_saver_look(saver));
         for (int step = 3; step <= 5; step += 2) {
+            SCOPED(model) then;
+            SCOPED(model) loaded;
             open_model(&then, "optimizer", settings);
             train_steps(&then, step);
             snprintf(path, sizeof path, "%s/checkpoints/%s", run, step == 3 ? "step-00000003" : "best");
             load(path, &loaded, "optimizer", settings);
             EXPECT(same_bits(&then, &loaded), "%s, step %d", kinds[i], step);
-            rig_close(&then.rig);
-            rig_close(&loaded.rig);
         }
         progress.step = 7; /* its directory goes before the index is written */
         snprintf(path, sizeof path, "%s/checkpoints", run);
@@ -187,18 +190,15 @@ TEST(checkpoints_written_beside_steps)
         EXPECT_OK(vt_checkpoint_saver_open(&saved.subject, store, &saver));
         EXPECT_ERROR(vt_checkpoint_saver_save(saver, &progress, 0), "can't make the directory /dev/null");
         EXPECT(vt_checkpoint_saver_busy(saver) < 0);
-        vt_checkpoint_saver_close(&saver);
-        vt_checkpoint_store_close(&store);
-        rig_close(&saved.rig);
     }
 }
 
 /* One that a program holds is not removed, until the first save after that. */
 TEST(a_checkpoint_that_is_read_stays)
 {
-    model saved;
-    vt_checkpoint_store *store = NULL;
-    vt_checkpoint_saver *saver = NULL;
+    SCOPED(model) saved;
+    SCOPED(vt_checkpoint_store) *store = NULL;
+    SCOPED(vt_checkpoint_saver) *saver = NULL;
     vt_run_progress progress = somewhere;
     const char *first = SETTINGS("%s/checkpoints/step-00000003", vt_test_directory());
     const char *second = SETTINGS("%s/checkpoints/step-00000005", vt_test_directory());
@@ -214,9 +214,6 @@ TEST(a_checkpoint_that_is_read_stays)
     }
     EXPECT(vt_checkpoint_hold(first) < 0);
     EXPECT(access(second, F_OK) != 0);
-    vt_checkpoint_saver_close(&saver);
-    vt_checkpoint_store_close(&store);
-    rig_close(&saved.rig);
 }
 
 TEST(a_saved_checkpoint_reads_back)
@@ -246,8 +243,8 @@ static bool has_values(const model *m, const float *values)
  * begins there. */
 TEST(parameters_alone_are_averages)
 {
-    model saved, averaged, live;
-    vt_text changes = {0};
+    SCOPED(model) saved, averaged, live;
+    SCOPED(vt_text) changes = {0};
     open_model(&saved, "ema_decay", "0.9");
     train_steps(&saved, 3);
     const char *path = save(&saved, "averages");
@@ -256,21 +253,16 @@ TEST(parameters_alone_are_averages)
     EXPECT(!has_values(&saved, average_of(&saved)));
     EXPECT_OK(vt_checkpoint_read_parameters(path, &averaged.subject, &changes));
     EXPECT(has_values(&averaged, average_of(&saved)) && has_values(&averaged, average_of(&averaged)));
-    EXPECT(strcmp(changes.characters, "; the average of its weights (--weights=live: not)") == 0, "%s",
-           changes.characters);
+    EXPECT_TEXT(changes.characters, "; the average of its weights (--weights=live: not)");
     EXPECT_OK(vt_checkpoint_read_parameters(path, &live.subject, &changes));
     EXPECT(rig_same_values(&saved.rig, &live.rig));
-    vt_text_close(&changes);
-    rig_close(&saved.rig);
-    rig_close(&averaged.rig);
-    rig_close(&live.rig);
 }
 
 /* A run that begins to average, and one that no longer does. */
 TEST(a_checkpoint_with_or_without_an_average)
 {
     for (int i = 0; i < 2; i++) {
-        model saved, loaded;
+        SCOPED(model) saved, loaded;
         open_model(&saved, "ema_decay", i == 0 ? "None" : "0.9");
         train_steps(&saved, 3);
         load(save(&saved, i == 0 ? "without" : "with"), &loaded, "ema_decay", i == 0 ? "0.9" : "None");
@@ -279,8 +271,6 @@ TEST(a_checkpoint_with_or_without_an_average)
         train_steps(&saved, 2);
         train_steps(&loaded, 2);
         EXPECT(rig_same_values(&saved.rig, &loaded.rig)); /* an average changes nothing */
-        rig_close(&saved.rig);
-        rig_close(&loaded.rig);
     }
 }
 
@@ -302,7 +292,7 @@ static void take_choices(vt_backend *backend, const char *text)
 TEST(choices_come_back)
 {
     for (int i = 0; i < 3; i++) {
-        model saved, loaded;
+        SCOPED(model) saved, loaded;
         vt_run_progress progress = {0};
         bool damaged = true;
         open_model(&saved, NULL, NULL);
@@ -313,18 +303,16 @@ TEST(choices_come_back)
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
         vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_run_length){.run = 10});
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
-        if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
+        if (i == 1) EXPECT_TEXT(taken_choices, "a machine\nproduct 1 2 3\n");
         free(taken_choices);
         taken_choices = NULL;
-        rig_close(&saved.rig);
-        rig_close(&loaded.rig);
     }
 }
 
 /* SGD without momentum keeps nothing, so a run with momentum finds nothing there to go on with. */
 TEST(momentum_that_was_not_kept)
 {
-    model saved, loaded;
+    SCOPED(model) saved, loaded;
     vt_run_progress progress;
     bool damaged;
     open_model(&saved, "optimizer", "SGD momentum=0");
@@ -333,19 +321,17 @@ TEST(momentum_that_was_not_kept)
     const char *path = save(&saved, "momentum");
     load(path, &loaded, "optimizer", "SGD momentum=0");
     EXPECT(same_bits(&saved, &loaded));
-    rig_close(&loaded.rig);
+    model_close(&loaded);
     open_model(&loaded, "optimizer", "SGD");
     EXPECT_ERROR(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged),
                  "was made with SGD and momentum 0, not 0.9");
-    rig_close(&saved.rig);
-    rig_close(&loaded.rig);
 }
 
 /* The dynamic scale goes on where it was, with the overflows that it still tolerates; a fixed one is the
  * configuration's. */
 TEST(the_loss_scale_goes_on)
 {
-    model saved, loaded;
+    SCOPED(model) saved;
     const vt_optimizer_progress then = {
         .updates = 5, .loss_scale = 1024, .clean_steps = 7, .tolerated = 2, .averaged = 5};
     open_model(&saved, "amp_mode", "fp16 loss_scale_hysteresis=3");
@@ -360,19 +346,18 @@ TEST(the_loss_scale_goes_on)
                  {"loss_scale_hysteresis=1", 1024, 1},
                  {"loss_scale=8", 8, 1}};
     for (int i = 0; i < 4; i++) {
+        SCOPED(model) loaded;
         load(path, &loaded, "amp_mode", SETTINGS("fp16 %s", cases[i].more));
         const vt_optimizer_progress now = vt_optimizer_progress_of(vt_trainer_subject(loaded.rig.trainer).optimizer);
         EXPECT(now.updates == 5 && now.loss_scale == cases[i].scale && now.clean_steps == 7 &&
                    now.tolerated == cases[i].tolerated,
                "%s: scale %g, %lld tolerated", cases[i].more, now.loss_scale, (long long)now.tolerated);
-        rig_close(&loaded.rig);
     }
-    rig_close(&saved.rig);
 }
 
 TEST(parameters_alone)
 {
-    model saved, loaded;
+    SCOPED(model) saved, loaded;
     open_model(&saved, NULL, NULL);
     train_steps(&saved, 3);
     const char *path = save(&saved, "parameters");
@@ -381,8 +366,6 @@ TEST(parameters_alone)
     EXPECT(rig_same_values(&saved.rig, &loaded.rig));
     EXPECT(loaded.rig.trainer->steps_started == 0 &&
            vt_optimizer_progress_of(vt_trainer_subject(loaded.rig.trainer).optimizer).updates == 0);
-    rig_close(&saved.rig);
-    rig_close(&loaded.rig);
 }
 
 /* A .safetensors file with the model's parameters and one tensor more. */
@@ -405,16 +388,14 @@ static const char *export_with(const model *m, const char *more)
 TEST(tensors_beside_the_models)
 {
     static const char *const beside[] = {"blocks.2.norm1.bias", "head.bias", "optimizer.blocks.0.norm1.bias", "step"};
-    model m;
+    SCOPED(model) m;
     open_model(&m, NULL, NULL);
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
-        vt_text changes = {0};
+        SCOPED(vt_text) changes = {0};
         EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, beside[i]), &m.subject, &changes));
         const char *told = SETTINGS("\ninit_from: not used: %s", beside[i]);
-        EXPECT(strcmp(changes.characters, told) == 0, "%s", changes.characters);
-        vt_text_close(&changes);
+        EXPECT_TEXT(changes.characters, told);
     }
-    rig_close(&m.rig);
 }
 
 /* How PyTorch's side may have written them. */
@@ -457,7 +438,7 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
             put_tensor(as, parameter->name, shape, parameter->dimensions, parameter->value, header, data);
             continue;
         }
-        float *whole = calloc((size_t)(3 * parameter->count), sizeof *whole);
+        float *whole = vt_test_owned(calloc((size_t)(3 * parameter->count), sizeof *whole));
         const int block = (int)(q - parameter->name);
         const char *kind = q + strlen(".attn.q"); /* .weight or .bias */
         for (int third = 0; third < 3; third++) {
@@ -468,7 +449,6 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
         shape[0] *= 3;
         put_tensor(as, SETTINGS("%.*s.attn.qkv%s", block, parameter->name, kind), shape, parameter->dimensions, whole,
                    header, data);
-        free(whole);
     }
 }
 
@@ -477,7 +457,7 @@ static const char *write_as(const model *m, const form *as)
     static char path[512];
     char *bytes = NULL;
     size_t size = 0;
-    vt_text header = {0};
+    SCOPED(vt_text) header = {0};
     FILE *data = open_memstream(&bytes, &size);
     put_parameters(m, as, &header, data);
     vt_text_append(&header, "}");
@@ -489,7 +469,6 @@ static const char *write_as(const model *m, const form *as)
     fwrite(bytes, 1, size, file);
     fclose(file);
     free(bytes);
-    vt_text_close(&header);
     return path;
 }
 
@@ -537,15 +516,15 @@ TEST(parameters_of_another_model)
          "here",
          NULL, false},
     };
-    model saved;
+    SCOPED(model) saved;
     open_model(&saved, NULL, NULL);
     train_steps(&saved, 3);
     char *paths[] = {vt_test_owned(vt_text_copy(save(&saved, "saved"))),
                      vt_test_owned(vt_text_copy(write_as(&saved, &(form){"", true, false})))};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int file = 0; file < (cases[i].as_file ? 2 : 1); file++) {
-            model loaded, initial;
-            vt_text changes = {0};
+            SCOPED(model) loaded, initial;
+            SCOPED(vt_text) changes = {0};
             open_model(&loaded, "seed", SETTINGS("5 %s", cases[i].settings));
             open_model(&initial, "seed", SETTINGS("5 %s", cases[i].settings));
             EXPECT_OK(vt_checkpoint_read_parameters(paths[file], &loaded.subject, &changes));
@@ -557,19 +536,15 @@ TEST(parameters_of_another_model)
                 if (strcmp(name, "pos_embed") == 0 && strstr(told, "interpolated") != NULL) continue;
                 EXPECT(same_parameter(&loaded, anew ? &initial : &saved, name), "%s: %s", cases[i].settings, name);
             }
-            vt_text_close(&changes);
-            rig_close(&loaded.rig);
-            rig_close(&initial.rig);
         }
     }
-    rig_close(&saved.rig);
 }
 
 TEST(parameters_that_fit_nowhere)
 {
     static const char *const others[] = {"u10", "sp"};
-    model saved, wide, far;
-    vt_text changes = {0};
+    SCOPED(model) saved, wide, far;
+    SCOPED(vt_text) changes = {0};
     open_model(&saved, NULL, NULL);
     open_model(&wide, "embed_dim", "32");
     const char *path = save(&saved, "saved");
@@ -578,18 +553,12 @@ TEST(parameters_that_fit_nowhere)
                  "[16, 2, 4, 4] there, [32, 2, 4, 4] here");
     name_channels(&saved, others, 2); /* as many, so that no shape shows it */
     EXPECT_OK(vt_checkpoint_read_parameters(path, &saved.subject, &changes));
-    EXPECT(strstr(changes.characters, "\n!init_from: its channels are others, or in another order") != NULL, "%s",
-           changes.characters);
+    EXPECT_PART(changes.characters, "\n!init_from: its channels are others, or in another order");
     vt_text_close(&changes);
     open_model(&far, "img_size", "[8,24]"); /* a file doesn't say on which grid its tokens are */
     EXPECT_OK(vt_checkpoint_read_parameters(write_as(&saved, &(form){"", false, false}), &far.subject, &changes));
-    EXPECT(strstr(changes.characters, "\ninit_from: begins anew: pos_embed ([1, 6, 16] there, [1, 12, 16] here, and "
-                                      "on a grid of tokens that is not known)") != NULL,
-           "%s", changes.characters);
-    vt_text_close(&changes);
-    rig_close(&saved.rig);
-    rig_close(&wide.rig);
-    rig_close(&far.rig);
+    EXPECT_PART(changes.characters, "\ninit_from: begins anew: pos_embed ([1, 6, 16] there, [1, 12, 16] here, and "
+                                    "on a grid of tokens that is not known)");
 }
 
 /* Whatever PyTorch's side put round them, the parameters arrive to the bit, and the log has what was done. */
@@ -610,34 +579,30 @@ TEST(parameters_as_pytorch_writes_them)
          "; 'module.' was taken off its names; its attn.qkv was split into q, k and v; 38 parameters were rounded from "
          "float64 to float32"},
     };
-    model saved, loaded;
+    SCOPED(model) saved;
     open_model(&saved, NULL, NULL);
     train_steps(&saved, 3);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        vt_text changes = {0};
+        SCOPED(model) loaded;
+        SCOPED(vt_text) changes = {0};
         open_model(&loaded, "seed", "5");
         EXPECT_OK(vt_checkpoint_read_parameters(write_as(&saved, &cases[i].as), &loaded.subject, &changes));
         const char *said = changes.length > 0 ? changes.characters : "";
         EXPECT(strcmp(said, cases[i].changes) == 0, "case %zu: %s", i, said);
         EXPECT(rig_same_values(&saved.rig, &loaded.rig), "case %zu", i);
-        vt_text_close(&changes);
-        rig_close(&loaded.rig);
     }
-    rig_close(&saved.rig);
 }
 
 /* q, k and v beside all three in one, and one name twice. */
 TEST(parameters_that_are_there_twice)
 {
-    vt_text changes = {0};
-    model m;
+    SCOPED(vt_text) changes = {0};
+    SCOPED(model) m;
     open_model(&m, NULL, NULL);
     EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, "blocks.0.attn.qkv.weight"), &m.subject, &changes));
-    EXPECT(strcmp(changes.characters, "\ninit_from: not used: blocks.0.attn.qkv.weight") == 0);
+    EXPECT_TEXT(changes.characters, "\ninit_from: not used: blocks.0.attn.qkv.weight");
     EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, "module.head.weight"), &m.subject, &changes),
                  "two of its tensors are 'head.weight' once");
-    vt_text_close(&changes);
-    rig_close(&m.rig);
 }
 
 /* ---- damage ---- */
@@ -673,19 +638,18 @@ static off_t find_values(const char *path, const float *values, size_t bytes)
 {
     struct stat info;
     EXPECT(stat(path, &info) == 0);
-    char *all = malloc((size_t)info.st_size);
+    char *all = vt_test_owned(malloc((size_t)info.st_size));
     FILE *file = fopen(path, "rb");
     EXPECT(fread(all, 1, (size_t)info.st_size, file) == (size_t)info.st_size);
     fclose(file);
     const char *found = memmem(all, (size_t)info.st_size, values, bytes);
     off_t at = found == NULL ? -1 : (off_t)(found - all);
-    free(all);
     return at;
 }
 
 TEST(damaged_shards_are_noticed)
 {
-    model m;
+    SCOPED(model) m;
     struct stat info;
     open_model(&m, NULL, NULL);
     const char *first_shard = below(save(&m, "first"), shard), *path = save(&m, "missing");
@@ -706,12 +670,11 @@ TEST(damaged_shards_are_noticed)
     const vt_parameter *weight = find_parameter(rig_parameters(&m.rig), "blocks.1.mlp.fc1.weight");
     flip_byte(file, find_values(file, weight->value, 64) + 70);
     expect_refused(path, &m, true, "shard-00000-of-00001.h5 is damaged or another checkpoint's: its checksum is ");
-    rig_close(&m.rig);
 }
 
 TEST(damaged_descriptions_are_noticed)
 {
-    model m;
+    SCOPED(model) m;
     struct stat info;
     open_model(&m, NULL, NULL);
     const char *path = save(&m, "missing");
@@ -741,7 +704,6 @@ TEST(damaged_descriptions_are_noticed)
     path = save(&m, "empty");
     EXPECT(truncate(below(path, "checkpoint.crc32c"), 0) == 0);
     expect_refused(path, &m, true, "checkpoint.crc32c is damaged: it holds no checksum");
-    rig_close(&m.rig);
 }
 
 /* Replaces an attribute of a checkpoint's index, and the index's checksum. */
@@ -762,7 +724,7 @@ static void describe_otherwise(const char *path, const char *name, hid_t type, h
 TEST(descriptions_of_other_shards)
 {
     static const int64_t two[] = {0, 0};
-    model m;
+    SCOPED(model) m;
     open_model(&m, NULL, NULL);
     const char *path = save(&m, "two");
     describe_otherwise(path, "shard_crc32c", H5T_NATIVE_INT64, 2, two);
@@ -774,13 +736,12 @@ TEST(descriptions_of_other_shards)
     describe_otherwise(path, "id", text, 1, "feed");
     H5Tclose(text);
     expect_refused(path, &m, true, "shard-00000-of-00001.h5 is of another checkpoint: its id is ");
-    rig_close(&m.rig);
 }
 
 /* Wherever it is, before anything is read. */
 TEST(every_flipped_byte_is_noticed)
 {
-    model m;
+    SCOPED(model) m;
     struct stat info;
     vt_run_progress progress;
     open_model(&m, NULL, NULL);
@@ -796,7 +757,6 @@ TEST(every_flipped_byte_is_noticed)
             flip_byte(file, at);
         }
     }
-    rig_close(&m.rig);
 }
 
 /* ---- what doesn't fit ---- */
@@ -804,7 +764,7 @@ TEST(every_flipped_byte_is_noticed)
 TEST(another_model_or_other_channels)
 {
     static const char *const others[] = {"u10", "sp"}, *const three[] = {"u10", "t2m", "sp"};
-    model m, wide, deep, more;
+    SCOPED(model) m, wide, deep, more;
     open_model(&m, NULL, NULL);
     open_model(&more, "n_in_channels", "3");
     open_model(&wide, "embed_dim", "32");
@@ -821,8 +781,6 @@ TEST(another_model_or_other_channels)
     vt_run_progress progress;
     bool damaged;
     EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
-    model *const all[] = {&m, &wide, &deep, &more};
-    for (int i = 0; i < 4; i++) rig_close(&all[i]->rig);
 }
 
 /* What no shape shows. `somewhere` was saved in the middle of an epoch. */
@@ -840,10 +798,11 @@ TEST(other_settings_than_the_checkpoints)
         {"shuffle", "false", "was made with shuffle true, not false: it was saved in the middle", false},
         {"limit_nsamples", "7", "was made with limit_nsamples None, not 7: it was saved in the middle", false},
     };
-    model m, other;
+    SCOPED(model) m;
     open_model(&m, NULL, NULL);
     const char *path = save(&m, "saved");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        SCOPED(model) other;
         open_model(&other, others[i].option, others[i].value);
         expect_refused(path, &other, false, others[i].message);
         other.subject.forecasts = true;
@@ -851,15 +810,13 @@ TEST(other_settings_than_the_checkpoints)
             EXPECT_ERROR(vt_checkpoint_read_parameters(path, &other.subject, NULL), others[i].message);
         else
             EXPECT_OK(vt_checkpoint_read_parameters(path, &other.subject, NULL));
-        rig_close(&other.rig);
     }
-    rig_close(&m.rig);
 }
 
 /* `somewhere` lies two batches of four into its epoch. Earlier checkpoints don't say how many samples there were. */
 TEST(other_training_samples_than_the_checkpoints)
 {
-    model m;
+    SCOPED(model) m;
     vt_run_progress progress;
     bool damaged;
     open_model(&m, NULL, NULL);
@@ -884,13 +841,11 @@ TEST(other_training_samples_than_the_checkpoints)
     EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
     m.subject.training_samples = 7;
     expect_refused(path, &m, false, "of 8 training samples, but the data now have 7");
-    rig_close(&m.rig);
 }
 
 TEST(a_checkpoint_where_it_cannot_be_written)
 {
-    model m;
+    SCOPED(model) m;
     open_model(&m, NULL, NULL);
     EXPECT_ERROR(write_checkpoint("/nowhere", &m.subject, &somewhere), "can't write /nowhere/shard-00000-of-00001.h5");
-    rig_close(&m.rig);
 }

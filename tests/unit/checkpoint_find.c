@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "settings.h"
 #include "storage/output_file.h"
 #include "storage/safetensors.h"
@@ -20,30 +21,11 @@ int fsync(int file)
     return (int)syscall(SYS_fsync, file);
 }
 
-/* `name` below the test's directory; creates its folders. */
-static const char *put(const char *name, const void *bytes, size_t count)
-{
-    static char path[4096];
-    snprintf(path, sizeof path, "%s/%s", vt_test_directory(), name);
-    char *folder = vt_test_owned(vt_text_format("%.*s", (int)(strrchr(path, '/') - path), path));
-    EXPECT_OK(vt_output_make_directory(folder));
-    FILE *file = fopen(path, "wb");
-    EXPECT(file != NULL && fwrite(bytes, 1, count, file) == count);
-    fclose(file);
-    return path;
-}
-
-/* Until the test ends. */
-static const char *below(const char *name)
-{
-    return SETTINGS("%s/%s", vt_test_directory(), name);
-}
-
 static void expect_found(const char *name, vt_checkpoint_use use, const char *expected)
 {
     char *found = NULL;
-    EXPECT_OK(vt_checkpoint_find(below(name), use, &found));
-    EXPECT(found != NULL && strcmp(found, below(expected)) == 0);
+    EXPECT_OK(vt_checkpoint_find(test_path(name), use, &found));
+    EXPECT(found != NULL && strcmp(found, test_path(expected)) == 0);
     free(found);
 }
 
@@ -58,12 +40,12 @@ static void expect_refused(const char *path, vt_checkpoint_use use, const char *
 TEST(which_of_a_run)
 {
     const vt_checkpoint_use show = VT_CHECKPOINT_TO_SHOW, resume = VT_CHECKPOINT_TO_RESUME;
-    put("run/checkpoints/step-00000009/checkpoint.h5", "x", 1);
-    put("run/checkpoints/step-00000010/checkpoint.h5", "x", 1);
-    put("run/checkpoints/step-00000011.tmp/checkpoint.h5", "x", 1);
-    put("run/checkpoints/step-00000012.aside/checkpoint.h5", "x", 1);
+    test_write("run/checkpoints/step-00000009/checkpoint.h5", "x", 1);
+    test_write("run/checkpoints/step-00000010/checkpoint.h5", "x", 1);
+    test_write("run/checkpoints/step-00000011.tmp/checkpoint.h5", "x", 1);
+    test_write("run/checkpoints/step-00000012.aside/checkpoint.h5", "x", 1);
     expect_found("run", show, "run/checkpoints/step-00000010");
-    const char *link = below("run/checkpoints/best");
+    const char *link = test_path("run/checkpoints/best");
     EXPECT(symlink("step-00000009", link) == 0);
     expect_found("run", show, "run/checkpoints/step-00000009");
     expect_found("run//", VT_CHECKPOINT_TO_BEGIN, "run/checkpoints/step-00000009");
@@ -75,32 +57,33 @@ TEST(which_of_a_run)
     EXPECT(unlink(link) == 0 && symlink("step-00000008", link) == 0); /* which no longer exists */
     expect_found("run", show, "run/checkpoints/step-00000010");
     EXPECT(unlink(link) == 0); /* where no links can be made, it is a file */
-    put("run/checkpoints/best", "step-00000009\r\n", 15);
+    test_write("run/checkpoints/best", "step-00000009\r\n", 15);
     expect_found("run", show, "run/checkpoints/step-00000009");
     expect_found("run/checkpoints/best", resume, "run/checkpoints/step-00000009");
-    put("run/checkpoints/best", "step-00000008", 13);
+    test_write("run/checkpoints/best", "step-00000008", 13);
     expect_found("run", show, "run/checkpoints/step-00000010");
     expect_refused(link, show, "names step-00000008, but there is no such checkpoint beside it");
     EXPECT(unlink(link) == 0); /* a copy that followed the link */
-    put("run/checkpoints/best/checkpoint.h5", "x", 1);
+    test_write("run/checkpoints/best/checkpoint.h5", "x", 1);
     expect_found("run", show, "run/checkpoints/best");
 }
 
 TEST(what_is_neither)
 {
-    put("fresh/checkpoints/note", "x", 1);
-    put("data/train/2001.h5", "x", 1);
-    expect_refused(below("fresh"), VT_CHECKPOINT_TO_SHOW, "is a run that has no checkpoint yet");
-    expect_refused(below("data"), VT_CHECKPOINT_TO_SHOW, "is neither a checkpoint nor a run; expected the directory");
-    expect_refused(below("nowhere"), VT_CHECKPOINT_TO_BEGIN,
+    test_write("fresh/checkpoints/note", "x", 1);
+    test_write("data/train/2001.h5", "x", 1);
+    expect_refused(test_path("fresh"), VT_CHECKPOINT_TO_SHOW, "is a run that has no checkpoint yet");
+    expect_refused(test_path("data"), VT_CHECKPOINT_TO_SHOW,
+                   "is neither a checkpoint nor a run; expected the directory");
+    expect_refused(test_path("nowhere"), VT_CHECKPOINT_TO_BEGIN,
                    "No such file or directory; expected the directory of a checkpoint, "
                    "like runs/demo/1CPU/00/checkpoints/best, or of a run, or a file");
-    expect_refused(put("note.txt", "hello", 5), VT_CHECKPOINT_TO_RESUME, "is neither a checkpoint nor a run");
+    expect_refused(test_write("note.txt", "hello", 5), VT_CHECKPOINT_TO_RESUME, "is neither a checkpoint nor a run");
 }
 
 static void expect_pytorch(const char *name, const void *bytes, size_t count, const char *kind)
 {
-    const char *path = put(name, bytes, count);
+    const char *path = test_write(name, bytes, count);
     expect_refused(path, VT_CHECKPOINT_TO_SHOW, kind);
     expect_refused(path, VT_CHECKPOINT_TO_BEGIN, "save_file(torch.load(");
     expect_refused(path, VT_CHECKPOINT_TO_RESUME, "--resume goes on from vitrain's own checkpoints only");
@@ -126,9 +109,9 @@ TEST(files_of_pytorch)
     expect_pytorch("f.pth", "?", 1, "is a PyTorch file by its name");
     expect_pytorch("g.tar", "?", 1, "is a PyTorch file by its name");
     expect_pytorch("h.ckpt", "?", 1, "is a PyTorch file by its name");
-    EXPECT(vt_pytorch_file_kind(put("notes.zip", "PK\3\4notes.txt", 13)) == NULL);
-    put("sharded/.metadata", "x", 1);
-    expect_refused(below("sharded"), VT_CHECKPOINT_TO_BEGIN, "is a directory of torch.distributed.checkpoint");
+    EXPECT(vt_pytorch_file_kind(test_write("notes.zip", "PK\3\4notes.txt", 13)) == NULL);
+    test_write("sharded/.metadata", "x", 1);
+    expect_refused(test_path("sharded"), VT_CHECKPOINT_TO_BEGIN, "is a directory of torch.distributed.checkpoint");
 }
 
 /* A file of parameters alone can begin a run, and do nothing else; it may begin like a pickle. */
@@ -136,7 +119,7 @@ TEST(files_of_parameters)
 {
     char header[8 + 0x280] = "\x80\2\0\0\0\0\0\0{}";
     memset(header + 10, ' ', sizeof header - 10);
-    const char *path = put("m.safetensors", header, sizeof header);
+    const char *path = test_write("m.safetensors", header, sizeof header);
     expect_found("m.safetensors", VT_CHECKPOINT_TO_BEGIN, "m.safetensors");
     expect_refused(path, VT_CHECKPOINT_TO_SHOW, "holds parameters alone, without the configuration of their model");
     expect_refused(path, VT_CHECKPOINT_TO_RESUME, "begin a run with --init_from=");
@@ -146,12 +129,13 @@ TEST(files_of_parameters)
 TEST(names_of_new_directories_are_on_the_disk)
 {
     struct stat run;
-    EXPECT_OK(vt_output_make_directory(below("run")));
+    const char *deep = vt_test_owned(vt_text_format("%s/run/checkpoints/a/b", vt_test_directory()));
+    EXPECT_OK(vt_output_make_directory(test_path("run")));
     synchronised = 0;
-    EXPECT_OK(vt_output_make_directory(below("run/checkpoints")));
-    EXPECT(stat(below("run"), &run) == 0 && last_synchronised.st_ino == run.st_ino && synchronised == 1);
-    EXPECT_OK(vt_output_make_directory(below("run/checkpoints/a/b")));
+    EXPECT_OK(vt_output_make_directory(test_path("run/checkpoints")));
+    EXPECT(stat(test_path("run"), &run) == 0 && last_synchronised.st_ino == run.st_ino && synchronised == 1);
+    EXPECT_OK(vt_output_make_directory(deep));
     EXPECT(synchronised == 3, "%d", synchronised);
-    EXPECT_OK(vt_output_make_directory(below("run/checkpoints")));
+    EXPECT_OK(vt_output_make_directory(test_path("run/checkpoints")));
     EXPECT(synchronised == 3, "%d", synchronised);
 }

@@ -32,9 +32,10 @@ static bool has_second(const vt_choices *choices)
 
 TEST(choices_as_text)
 {
-    vt_choices *choices = two_choices(NULL), *again = vt_choices_open("GPU 1, library 2", NULL);
-    vt_choices *elsewhere = vt_choices_open("GPU 1, library 20", NULL), *shorter = vt_choices_open("GPU 1", NULL);
-    char *text = vt_choices_text(choices);
+    SCOPED(vt_choices) *choices = two_choices(NULL), *again = vt_choices_open("GPU 1, library 2", NULL);
+    SCOPED(vt_choices) *elsewhere = vt_choices_open("GPU 1, library 20", NULL),
+                       *shorter = vt_choices_open("GPU 1", NULL);
+    char *text = vt_test_owned(vt_choices_text(choices));
     uint64_t found[3];
     EXPECT(vt_choices_take(again, text) == 2 && has_first(again) && has_second(again));
     EXPECT(!vt_choices_find(again, "attention", key, 3, found, 2), "of another kind");
@@ -42,23 +43,18 @@ TEST(choices_as_text)
     EXPECT(!vt_choices_find(again, "product", key, 3, found, 3), "a longer value");
     EXPECT(vt_choices_take(elsewhere, text) == 0 && !has_first(elsewhere), "of another machine");
     EXPECT(vt_choices_take(shorter, text) == 0 && !has_first(shorter), "of another machine");
-    free(text);
-    vt_choices_close(&choices);
-    vt_choices_close(&again);
-    vt_choices_close(&elsewhere);
-    vt_choices_close(&shorter);
 }
 
 /* Changes every byte, and cuts the text to every length: no wrong choice is taken, and undamaged lines are. */
 TEST(damaged_choices_are_left_out)
 {
-    vt_choices *choices = two_choices(NULL);
+    SCOPED(vt_choices) *choices = two_choices(NULL);
     char *text = vt_choices_text(choices), *damaged = vt_choices_text(choices);
     size_t length = strlen(text), machine = strcspn(text, "\n"), second = machine + 1;
     second += strcspn(text + second, "\n") + 1;
     for (size_t i = 0; i < length; i++) {
         for (int bit = 0; bit < 8; bit++) {
-            vt_choices *read = vt_choices_open("GPU 1, library 2", NULL);
+            SCOPED(vt_choices) *read = vt_choices_open("GPU 1, library 2", NULL);
             memcpy(damaged, text, length + 1);
             damaged[i] = (char)(damaged[i] ^ (1 << bit));
             int taken = vt_choices_take(read, damaged);
@@ -69,31 +65,26 @@ TEST(damaged_choices_are_left_out)
             else
                 EXPECT(has_first(read) == (i >= second) && (ends || has_second(read) == (i < second)),
                        "byte %zu, bit %d: %d taken", i, bit, taken);
-            vt_choices_close(&read);
         }
     }
     for (size_t cut = 0; cut < length; cut++) {
-        vt_choices *read = vt_choices_open("GPU 1, library 2", NULL);
+        SCOPED(vt_choices) *read = vt_choices_open("GPU 1, library 2", NULL);
         memcpy(damaged, text, length + 1);
         damaged[cut] = '\0';
         vt_choices_take(read, damaged);
         EXPECT(!has_second(read) && has_first(read) == (cut >= second), "cut at %zu", cut);
-        vt_choices_close(&read);
     }
-    vt_choices *read = vt_choices_open("GPU 1, library 2", NULL);
+    SCOPED(vt_choices) *read = vt_choices_open("GPU 1, library 2", NULL);
     EXPECT(vt_choices_take(read, "GPU 1, library 2\n\n \nproduct 99999999999999999999 1\nproduct -1 2 3 00000000\n") ==
            0);
-    vt_choices_close(&read);
     free(text);
     free(damaged);
-    vt_choices_close(&choices);
 }
 
 TEST(choices_in_a_file)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/choices", vt_test_directory());
-    vt_choices *choices = two_choices(path);
+    const char *path = test_path("choices");
+    SCOPED(vt_choices) *choices = two_choices(path);
     vt_choices_close(&choices);
     FILE *file = fopen(path, "a"); /* a process that ended in the middle of a line */
     EXPECT(file != NULL && fprintf(file, "product 3 1 2") > 0 && fclose(file) == 0);
@@ -103,7 +94,6 @@ TEST(choices_in_a_file)
     choices = vt_choices_open("GPU 1, library 2", "/nowhere/at/all");
     vt_choices_add(choices, "product", key, 3, value, 2);
     EXPECT(has_first(choices));
-    vt_choices_close(&choices);
 }
 
 TEST(where_choices_are_kept)
@@ -114,13 +104,12 @@ TEST(where_choices_are_kept)
     char *base = vt_test_owned(vt_text_format("%s/cache", vt_test_directory()));
     for (int i = 0; i < 2; i++) before[i] = getenv(names[i]) != NULL ? vt_text_copy(getenv(names[i])) : NULL;
     setenv("XDG_CACHE_HOME", base, 1);
-    char *path = vt_choices_place("NVIDIA H200, cuBLASLt 130100");
+    char *path = vt_test_owned(vt_choices_place("NVIDIA H200, cuBLASLt 130100"));
     EXPECT(path != NULL && strcmp(path, wanted) == 0, "%s", path);
     *strrchr(wanted, '/') = '\0';
     EXPECT(access(wanted, W_OK) == 0);
     setenv("XDG_CACHE_HOME", "not/absolute", 1);
     setenv("HOME", base, 1);
-    free(path);
     path = vt_choices_place("a");
     EXPECT(path != NULL && strstr(path, "/cache/.cache/vitrain/a") != NULL, "%s", path);
     unsetenv("HOME");

@@ -8,7 +8,7 @@
 
 TEST(chunks_the_oldest_are_dropped)
 {
-    vt_chunk_cache cache;
+    SCOPED(vt_chunk_cache) cache;
     vt_kept_chunk held, other, large;
     vt_chunk_cache_open(&cache, 4 * CHUNK_BYTES);
     for (int64_t i = 0; i < 4; i++) EXPECT(use_chunk(&cache, i) == 1);
@@ -31,13 +31,12 @@ TEST(chunks_the_oldest_are_dropped)
     vt_chunk_cache_settle(&cache, &large, true);
     vt_chunk_cache_release(&cache, &large);
     for (int64_t i = 0; i < 1000; i++) use_chunk(&cache, i * i % 13); /* round and round */
-    vt_chunk_cache_close(&cache);
 }
 
 TEST(chunks_of_many_sizes)
 {
     enum { BUDGET = 100000, ROUNDS = 20000 };
-    vt_chunk_cache cache;
+    SCOPED(vt_chunk_cache) cache;
     int64_t found = 0;
     vt_chunk_cache_open(&cache, BUDGET);
     for (uint32_t i = 0, x = 1; i < ROUNDS; i++) {
@@ -55,7 +54,6 @@ TEST(chunks_of_many_sizes)
         vt_chunk_cache_release(&cache, &chunk);
     }
     EXPECT(found > ROUNDS / 5 && cache.counts.found == found, "%lld found", (long long)found);
-    vt_chunk_cache_close(&cache);
 }
 
 typedef struct {
@@ -74,7 +72,7 @@ static void *wait_for(void *context)
 TEST(chunks_are_waited_for)
 {
     for (int good = 0; good < 2; good++) {
-        vt_chunk_cache cache;
+        SCOPED(vt_chunk_cache) cache;
         vt_kept_chunk chunk;
         pthread_t thread;
         vt_chunk_cache_open(&cache, 8 * CHUNK_BYTES);
@@ -90,7 +88,6 @@ TEST(chunks_are_waited_for)
         if (!good) vt_chunk_cache_settle(&cache, &other.chunk, false);
         vt_chunk_cache_release(&cache, &other.chunk);
         vt_chunk_cache_release(&cache, &chunk);
-        vt_chunk_cache_close(&cache);
     }
 }
 
@@ -99,7 +96,7 @@ TEST(chunks_take_the_memory_that_is_planned)
 {
     const size_t budget = 1 << 28, most = 1 << 27;
     struct rlimit before, limit;
-    vt_chunk_cache cache;
+    SCOPED(vt_chunk_cache) cache;
     vt_chunk_cache_open(&cache, (int64_t)budget);
     EXPECT(vt_chunk_cache_bytes(&cache) == budget);
     vt_chunk_cache_expect(&cache, 3 * CHUNK_BYTES, 9 * CHUNK_BYTES);
@@ -116,5 +113,4 @@ TEST(chunks_take_the_memory_that_is_planned)
     const int64_t made = use_chunk(&cache, 0);
     EXPECT(setrlimit(RLIMIT_AS, &before) == 0);
     EXPECT(made == 1 && allowed <= most && allowed > most / 2, "%zu bytes", allowed);
-    vt_chunk_cache_close(&cache);
 }

@@ -264,14 +264,13 @@ static void check_rank(const vt_config *config, int rank, const int *node_of, co
 /* `ranks_per_node` 0: one node. */
 static void check_layout(const char *what, int ranks_per_node, const char *const *flags)
 {
-    vt_config *config = NULL;
+    SCOPED(vt_config) *config = NULL;
     int node_of[64];
     EXPECT_OK(open_on_ranks(64, NULL, &config, flags));
     if (config == NULL) return;
     for (int rank = 0; rank < 64; rank++) node_of[rank] = ranks_per_node > 0 ? rank / ranks_per_node : 0;
     for (size_t i = 0; i < sizeof ranks_tried / sizeof ranks_tried[0]; i++)
         check_rank(config, ranks_tried[i], node_of, what);
-    vt_config_close(&config);
 }
 #define CHECK_LAYOUT(ranks_per_node, ...)                                                                              \
     check_layout(#__VA_ARGS__, ranks_per_node,                                                                         \

@@ -161,16 +161,14 @@ TEST(batch_and_learning_rate)
     EXPECT_REFUSED(NULL,
                    "--local_batch_size=4 on 1 data-parallel rank makes a global batch of 4, but --global_batch_size=8",
                    "--local_batch_size=4", "--global_batch_size=8");
-    vt_config *config = NULL;
-    EXPECT_OK(OPEN("base: {lr: 0.5, lr_scaling: sqrt, base_batch_size: 16}\n", &config, "--local_batch_size=64"));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config =
+        OPENED("base: {lr: 0.5, lr_scaling: sqrt, base_batch_size: 16}\n", "--local_batch_size=64");
     EXPECT_NEAR(vt_config_learning_rate(config), 1.0, 1e-15);
     EXPECT(config->lr == 0.5);
     EXPECT_OK(vt_config_set(config, "lr_scaling", "linear"));
     EXPECT_NEAR(vt_config_learning_rate(config), 2.0, 1e-15);
     EXPECT_OK(vt_config_set(config, "lr_scaling", "none"));
     EXPECT_NEAR(vt_config_learning_rate(config), 0.5, 0);
-    vt_config_close(&config);
 }
 
 TEST(fused_layers)
@@ -189,15 +187,13 @@ TEST(fused_layers)
 TEST(channels_follow_from_variables)
 {
     static const char yaml[] = "base: {n_in_channels: 20, n_out_channels: 20}\n";
-    vt_config *config = NULL;
-    EXPECT_OK(OPEN(yaml, &config, "--variables=[u10,v10,t2m]", "--n_history=1"));
+    SCOPED(vt_config) *config = OPENED(yaml, "--variables=[u10,v10,t2m]", "--n_history=1");
     EXPECT(config->n_in_channels == 6 && config->n_out_channels == 3);
     EXPECT(config->replaced_channels[0] == 20 && config->replaced_channels[1] == 20);
     EXPECT_OK(vt_config_resolve(config));
     EXPECT(config->replaced_channels[0] == 20, "resolving it again does not forget them");
-    char *flags = vt_config_flags_text(config);
-    EXPECT(strcmp(flags, " --variables=[u10,v10,t2m] --n_history=1") == 0, "are '%s'", flags);
-    free(flags);
+    char *flags = vt_test_owned(vt_config_flags_text(config));
+    EXPECT_TEXT(flags, " --variables=[u10,v10,t2m] --n_history=1");
     vt_config_close(&config);
     EXPECT_OK(OPEN(yaml, &config, "--variables=[u10,v10,t2m]", "--n_in_channels=3", "--n_out_channels=2"));
     EXPECT(config->n_in_channels == 3 && config->n_out_channels == 2 && config->replaced_channels[0] == 0);
@@ -205,9 +201,8 @@ TEST(channels_follow_from_variables)
     EXPECT_OK(OPEN(NULL, &config, "--variables=[u10]"));
     EXPECT(config->n_in_channels == 1 && config->replaced_channels[0] == 0, "a default is not replaced");
     flags = vt_config_flags_text(config);
-    EXPECT(strcmp(flags, " --variables=[u10]") == 0, "are '%s'", flags);
+    EXPECT_TEXT(flags, " --variables=[u10]");
     free(flags);
-    vt_config_close(&config);
 }
 
 TEST(weight_decay_follows_from_the_optimizer)
@@ -244,8 +239,7 @@ TEST(numbers_of_the_optimizer)
 
 TEST(newest_checkpoint_implies_resume)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(OPEN(NULL, &config, "--resume_newest"));
+    SCOPED(vt_config) *config = OPENED(NULL, "--resume_newest");
     EXPECT_VALUE(config, "resume", "true");
     EXPECT_OK(vt_config_set(config, "resume_newest", "false"));
     EXPECT_OK(vt_config_resolve(config));
@@ -256,7 +250,6 @@ TEST(newest_checkpoint_implies_resume)
     vt_config_close(&config);
     EXPECT_OK(OPEN("base:\n  resume: there\n", &config, "--resume_newest", "--resume=false"));
     EXPECT_VALUE(config, "resume", "true");
-    vt_config_close(&config);
 }
 
 /* ---- checks of several options together ---- */
@@ -306,17 +299,15 @@ static void check_named(const char *path, const char *name, const char *const *w
 {
     char *const arguments[] = {vt_text_format("--yaml_config=%s", path), vt_text_format("--config=%s", name),
                                vt_text_copy("--amp_mode=none")};
-    vt_config *config = NULL;
+    SCOPED(vt_config) *config = NULL;
     EXPECT_OK(vt_config_open(3, arguments, 1, &config));
     for (int i = 0; i < 3; i++) free(arguments[i]);
     for (; config != NULL && *wanted != NULL; wanted++) {
         char key[64];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(*wanted, "="), *wanted);
-        char *value = vt_config_value_text(config, key);
+        char *value = vt_test_owned(vt_config_value_text(config, key));
         EXPECT(strcmp(value, strchr(*wanted, '=') + 1) == 0, "%s: %s is %s, expected %s", name, key, value, *wanted);
-        free(value);
     }
-    vt_config_close(&config);
 }
 #define CHECK_NAMED(path, name, ...) check_named(path, name, (const char *const[]){__VA_ARGS__, NULL})
 

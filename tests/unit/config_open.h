@@ -6,14 +6,10 @@
 #include "config/config.h"
 #include "test.h"
 
-/* "c.yaml" with these bytes, in the test's directory; the path is valid until the next call. */
+/* "c.yaml" with these bytes, in the test's directory; its path. */
 static inline const char *write_bytes(const void *bytes, size_t count)
 {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/c.yaml", vt_test_directory());
-    FILE *file = fopen(path, "wb");
-    VT_ASSERT(file != NULL && fwrite(bytes, 1, count, file) == count && fclose(file) == 0);
-    return path;
+    return test_write("c.yaml", bytes, count);
 }
 
 static inline const char *write_yaml(const char *text)
@@ -32,6 +28,17 @@ static inline vt_status open_on_ranks(int64_t ranks, const char *yaml, vt_config
     for (int i = 0; i < count; i++) free(arguments[i]);
     return status;
 }
+
+/* The same, which must open. */
+static inline vt_config *opened_on_ranks(int64_t ranks, const char *yaml, const char *const *flags)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(open_on_ranks(ranks, yaml, &config, flags));
+    VT_ASSERT(config != NULL);
+    return config;
+}
+#define OPENED_ON(ranks, ...) opened_on_ranks(ranks, NULL, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+#define OPENED(yaml, ...) opened_on_ranks(1, yaml, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
 static inline vt_status open_with(const char *yaml, vt_config **config, const char *const *flags)
 {

@@ -3,15 +3,14 @@
 
 #include "base/random.h"
 #include "config/option.h"
+#include "settings.h"
 #include "unit/config_open.h"
 
 /* ---- in code, printed, saved ---- */
 
 TEST(default_configuration)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config = default_config();
     EXPECT(config->embed_dim == 384 && config->depth == 12 && config->num_heads == 8 && config->patch_size == 8);
     EXPECT(config->img_size[0] == 360 && config->img_size[1] == 720 && config->lr == 5e-4 && config->shuffle);
     EXPECT(config->num_iters == 30000 && config->num_epochs == VT_UNSET_INTEGER && config->seed == 333);
@@ -26,22 +25,19 @@ TEST(default_configuration)
     EXPECT_OK(vt_config_set(config, "enable_jit", "true"));
     EXPECT_OK(vt_config_resolve(config));
     EXPECT(config->num_iters == VT_UNSET_INTEGER && config->num_epochs == 2 && config->weight_decay == 0.01);
-    EXPECT(strcmp(config->train_data_path, "elsewhere/train") == 0, "%s", config->train_data_path);
+    EXPECT_TEXT(config->train_data_path, "elsewhere/train");
     EXPECT(config->origin[VT_OPTION_enable_jit] == VT_FROM_COMMAND_LINE && config->enable_jit);
     EXPECT_ERROR(vt_config_set(config, "embd_dim", "2"), "unknown flag --embd_dim; did you mean --embed_dim?");
     EXPECT_ERROR(vt_config_set(config, "depth", "x"), "--depth=x: 'x' is not a whole number");
     EXPECT(config->depth == 12);
     vt_config_close(&config);
     EXPECT(config == NULL);
-    vt_config_close(&config);
 }
 
 /* Each word of each choice, and the enumerations, which come from the same lists. */
 TEST(choices_are_set_by_their_words)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config = default_config();
     for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
         if (row->kind == VT_ROW_SECTION || row->choices == NULL) continue;
         for (const char *word = row->choices; *word != '\0'; word += *word == '|') {
@@ -53,19 +49,16 @@ TEST(choices_are_set_by_their_words)
     }
     EXPECT(config->optimizer == VT_OPTIMIZER_SGD && config->cpu_isa == VT_ISA_AMX && config->comm == VT_COMM_NCCL);
     EXPECT(config->data_loader_config == VT_LOADER_DALI_LOWMEM && config->lr_scaling == VT_SCALING_LINEAR);
-    vt_config_close(&config);
 }
 
 TEST(options_of_kinds_that_are_not_chosen)
 {
     const vt_row *row = vt_row_find(vt_options, "momentum");
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     for (const vt_row *scope = vt_options; scope->kind != VT_ROW_END; scope++) /* they name options and their words */
         for (const char *word = scope->kind == VT_ROW_SECTION ? scope->choices : NULL; word != NULL;) {
-            char *one = vt_text_format("%.*s", (int)strcspn(word, "|"), word);
+            char *one = vt_test_owned(vt_text_format("%.*s", (int)strcspn(word, "|"), word));
             EXPECT(vt_text_choice(one, vt_row_beside(scope, scope->target)->choices) >= 0, "%s", scope->name);
-            free(one);
             word = strchr(word, '|') != NULL ? strchr(word, '|') + 1 : NULL;
         }
     EXPECT_OK(vt_config_set(config, "optimizer", "SGD"));
@@ -79,30 +72,25 @@ TEST(options_of_kinds_that_are_not_chosen)
                                                   "Adam; leave it out of the configuration, or choose");
     EXPECT_OK(vt_row_assign(row, "0.9", config, VT_FROM_YAML)); /* a file may hold defaults */
     EXPECT_OK(vt_row_check_scope(row, config));
-    vt_config_close(&config);
 }
 
 /* Saves, reads again, and compares everything that is printed except the file's own name. */
 static void check_round_trip(vt_config *config)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/saved.yaml", vt_test_directory());
+    const char *path = test_path("saved.yaml");
     EXPECT_OK(vt_config_save(config, path));
     char *arguments[] = {vt_text_format("--yaml_config=%s", path), vt_text_format("--config=%s", config->config),
                          vt_text_format("--run_num=%s", config->run_num)};
-    vt_config *again = NULL;
+    SCOPED(vt_config) *again = NULL;
     EXPECT_OK(vt_config_open(3, arguments, config->ranks, &again));
     for (int i = 0; i < 3; i++) free(arguments[i]);
     if (again == NULL) return;
-    vt_names before = vt_config_lines(config), after = vt_config_lines(again);
+    SCOPED(vt_names) before = vt_config_lines(config), after = vt_config_lines(again);
     EXPECT(before.count == after.count);
     for (int64_t i = 0; i < before.count && i < after.count; i++)
         EXPECT(strcmp(before.names[i], after.names[i]) == 0 || strncmp(before.names[i], "yaml_config:", 12) == 0,
                "saved %s, read %s", before.names[i], after.names[i]);
     EXPECT(vt_config_learning_rate(config) == vt_config_learning_rate(again));
-    vt_names_close(&before);
-    vt_names_close(&after);
-    vt_config_close(&again);
 }
 
 TEST(saved_and_read_again)
@@ -121,10 +109,9 @@ TEST(saved_and_read_again)
                                "\"with 'quotes' and: colons # é\": {<<: *b}\n"
                                "123: {depth: 3}\n";
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        vt_config *config = NULL;
+        SCOPED(vt_config) *config = NULL;
         EXPECT_OK(open_with(text, &config, lines[i]));
         if (config != NULL) check_round_trip(config);
-        vt_config_close(&config);
     }
 }
 
@@ -150,9 +137,7 @@ TEST(paths_of_any_characters_are_saved)
                    "&x|!x|- x|%x|@x|true|12|1e5|none|é ß 中 🌍|\xef\xbb\xbf"
                    "x|\x7f|\x01\x1b|\xc2\x85\xe2\x80\xa8|a  b|a \n b|<<|---|...|?|=",
          *rest = NULL;
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config = default_config();
     for (char *path = strtok_r(paths, "|", &rest); path != NULL; path = strtok_r(NULL, "|", &rest)) {
         EXPECT_OK(vt_config_set(config, "expdir", path));
         EXPECT_OK(vt_config_set(config, "data_dir", path));
@@ -161,30 +146,24 @@ TEST(paths_of_any_characters_are_saved)
     }
     for (uint64_t trial = 0; trial < 300; trial++) {
         static const double limits[] = {0x80, 0x100, 0x3000, 0x10000, 0x110000};
-        vt_text path = {0};
+        SCOPED(vt_text) path = {0};
         for (uint64_t i = 0; i <= trial % 40; i++)
             append_code_point(&path, (uint32_t)(vt_random_element(trial, 3, i) * limits[(trial + i) % 5]));
         vt_text_append(&path, "."); /* so that it can't be "~" */
         EXPECT_OK(vt_config_set(config, "expdir", path.characters));
         check_round_trip(config);
-        vt_text_close(&path);
     }
-    vt_config_close(&config);
 }
 
 TEST(saving_that_fails)
 {
-    char path[256];
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
-    if (config == NULL) return;
-    snprintf(path, sizeof path, "%s/none/c.yaml", vt_test_directory());
+    SCOPED(vt_config) *config = default_config();
+    const char *path = SETTINGS("%s/none/c.yaml", vt_test_directory());
     EXPECT_ERROR(vt_config_save(config, path),
                  "none/c.yaml: the configuration can't be saved: No such file or directory");
     EXPECT_ERROR(vt_config_save(config, vt_test_directory()), "Is a directory");
     if (access("/dev/full", W_OK) == 0)
         EXPECT_ERROR(vt_config_save(config, "/dev/full"), "/dev/full: the configuration can't be saved: No space left");
-    vt_config_close(&config);
 }
 
 /* Every key is printed, saved and documented. */
@@ -208,7 +187,7 @@ TEST(options_are_listed)
                                      : sizeof expected / sizeof expected[0];
         for (size_t i = 0; i < count; i++) {
             const char *part = markdown == 1 ? expected_markdown[i] : expected[i];
-            EXPECT(strstr(text, part) != NULL, "lacks '%s'", part);
+            EXPECT_PART(text, part);
         }
         free(text);
         text = NULL;

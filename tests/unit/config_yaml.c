@@ -27,18 +27,15 @@ TEST(yaml_scalars_of_every_kind)
                                "  - 180\n"
                                "  - 3.6e2\n"
                                "  patch_size: 4\n";
-    vt_config *config = NULL;
-    EXPECT_OK(OPEN(text, &config, ));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config = OPENED(text);
     EXPECT(config->lr == 5e-4 && config->dropout == 0.25 && config->num_iters == 1000);
     EXPECT(config->limit_nsamples == VT_UNSET_INTEGER && config->limit_nsamples_val == VT_UNSET_INTEGER);
     EXPECT(isnan(config->grad_clip) && config->num_threads == VT_UNSET_INTEGER);
     EXPECT(config->num_epochs == VT_UNSET_INTEGER && config->enable_jit && !config->shuffle);
     EXPECT(config->optimizer == VT_OPTIMIZER_AdamW && config->weight_decay == 0.01);
     EXPECT(config->img_size[0] == 180 && config->img_size[1] == 360);
-    EXPECT(strcmp(config->expdir, "/logs # not a comment") == 0, "%s", config->expdir);
-    EXPECT(strcmp(config->train_data_path, "it's here/train") == 0, "%s", config->train_data_path);
-    vt_config_close(&config);
+    EXPECT_TEXT(config->expdir, "/logs # not a comment");
+    EXPECT_TEXT(config->train_data_path, "it's here/train");
 }
 
 TEST(yaml_merges)
@@ -80,7 +77,7 @@ TEST(yaml_merges)
 /* Merges that double at every level: exponential for a reader that expands them. */
 TEST(yaml_merges_that_multiply)
 {
-    vt_text text = {0};
+    SCOPED(vt_text) text = {0};
     vt_text_append(&text, "a0: &a0 {depth: 7}\n");
     for (int i = 1; i < 60; i++) vt_text_append(&text, "a%d: &a%d {<<: [*a%d, *a%d]}\n", i, i, i - 1, i - 1);
     vt_text_append(&text, "base: {<<: *a59}\n");
@@ -88,7 +85,6 @@ TEST(yaml_merges_that_multiply)
     for (int i = 60; i < 110; i++) vt_text_append(&text, "a%d: &a%d {<<: *a%d}\n", i, i, i - 1);
     vt_text_append(&text, "deep: {<<: *a109}\n");
     EXPECT_REFUSED(text.characters, "merged through more than 100 levels", "--config=deep");
-    vt_text_close(&text);
 }
 
 /* ---- YAML: what is refused, and where ---- */
@@ -194,7 +190,7 @@ TEST(yaml_cycles_and_depth)
                    "/c.yaml:2:7: '*base' stands inside of what it refers to, which starts at line 1");
     EXPECT_REFUSED("base: &b {img_size: &s [*s, 3]}\n", "'*s' stands inside of what it refers to");
     EXPECT_REFUSED("&top base: {<<: {depth: *top}}\nx: *unknown\n", "*unknown");
-    vt_text text = {0};
+    SCOPED(vt_text) text = {0};
     vt_text_append(&text, "base: ");
     for (int i = 0; i < 500; i++) vt_text_append(&text, "[");
     EXPECT_REFUSED(text.characters, "nested deeper than 64 levels");
@@ -206,26 +202,22 @@ TEST(yaml_cycles_and_depth)
     vt_text_append(&text, "base: {}\n");
     for (int i = 0; i < 10001; i++) vt_text_append(&text, "a%d: 1\n", i);
     EXPECT_REFUSED(text.characters, "/c.yaml:10001:1: more than 10000 keys");
-    vt_text_close(&text);
 }
 
 static vt_status open_path(const char *path)
 {
     char *flag = vt_test_owned(vt_text_format("--yaml_config=%s", path));
     char *const arguments[] = {flag};
-    vt_config *config = NULL;
+    SCOPED(vt_config) *config = NULL;
     vt_status status = vt_config_open(1, arguments, 1, &config);
-    vt_config_close(&config);
     return status;
 }
 
 TEST(yaml_files_that_are_none)
 {
-    char path[300];
     EXPECT_ERROR(open_path(vt_test_directory()), "Is a directory; expected a file");
-    snprintf(path, sizeof path, "%s/missing.yaml", vt_test_directory());
-    EXPECT_ERROR(open_path(path), "missing.yaml: No such file or directory");
-    snprintf(path, sizeof path, "%s", write_yaml("base: {}\n"));
+    EXPECT_ERROR(open_path(test_path("missing.yaml")), "missing.yaml: No such file or directory");
+    const char *path = write_yaml("base: {}\n");
     EXPECT_OK(open_path(path));
     if (geteuid() != 0) {
         EXPECT(chmod(path, 0) == 0);

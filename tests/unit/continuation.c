@@ -19,16 +19,14 @@ typedef struct {
 /* All scores of the window at once. */
 static void forward_whole(fixture *f)
 {
-    vt_arena arena = {0};
-    vt_saved *saved = NULL;
+    SCOPED(vt_arena) arena = {0};
+    SCOPED(vt_saved) *saved = NULL;
     const vt_model_tensor tensor = {.values = f->words};
     EXPECT_OK(vt_arena_open(f->backend, 1 << 24, &arena));
     vt_saved_open(f->model, f->parameters->units, &saved);
     const vt_pass pass = {.backend = f->backend, .arena = &arena, .parallel = f->rank.parallel, .batch = 1};
     vt_matrix prediction = vt_model_forward(f->model, &pass, &tensor, (vt_matrix){0}, saved);
     vt_linear_forward(f->model->head, &pass, prediction, vt_matrix_make(f->scores[0], WINDOW, WORDS));
-    vt_saved_close(&saved);
-    vt_arena_close(&arena);
 }
 
 static void open_fixture(fixture *f, const char *settings)
@@ -48,11 +46,11 @@ static void open_fixture(fixture *f, const char *settings)
     forward_whole(f);
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
     vt_model_close(&f->model);
     vt_parameters_close(&f->parameters);
-    close_alone(&f->rank);
+    alone_close(&f->rank);
     vt_config_close(&f->config);
     vt_backend_close(&f->backend);
 }
@@ -74,36 +72,31 @@ TEST(continued_texts_have_the_scores_of_whole_windows)
     static const char *const models[] = {"model=transformer causal=true", "model=encoder causal=true"};
     static const int64_t pieces[][WINDOW + 1] = {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {5, 1, 1, 4, 1}, {12}};
     for (int m = 0; m < 2; m++) {
-        fixture f;
-        vt_continuation *c = NULL;
+        SCOPED(fixture) f;
+        SCOPED(vt_continuation) *c = NULL;
         open_fixture(&f, models[m]);
         EXPECT_OK(vt_continuation_open(f.config, f.model, f.backend, &c));
         for (int i = 0; i < 3; i++) check(&f, c, pieces[i]);
-        vt_continuation_close(&c);
-        close_fixture(&f);
     }
 }
 
 TEST(only_causal_models_continue_texts)
 {
-    fixture f;
+    SCOPED(fixture) f;
     vt_continuation *c = NULL;
     open_fixture(&f, "model=encoder");
     EXPECT_ERROR(vt_continuation_open(f.config, f.model, f.backend, &c),
                  "the model was trained without `causal`: each place has seen the words behind it, so it can't write; "
                  "train it with --causal=true");
-    close_fixture(&f);
 }
 
 TEST(sizes_that_text_models_refuse)
 {
-    vt_config *config = NULL;
     const vt_backend gpu = {.most_head_columns = 128}, any = {.most_head_columns = 0};
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     set_options(config, "model=encoder vocab_size=100 embed_dim=516 num_heads=4");
     EXPECT_ERROR(vt_model_check(config, &gpu), "heads of 129 columns");
     set_options(config, "vocab_size=3 tensor_parallel=4");
     EXPECT_ERROR(vt_model_check(config, &any),
                  "tensor_parallel 4 is more than the 3 words of the vocabulary, which it shares out; use 3");
-    vt_config_close(&config);
 }

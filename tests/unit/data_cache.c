@@ -74,11 +74,11 @@ TEST(kept_times_are_those_of_the_file)
         for (int direct = 0; direct < 2; direct++)
             for (int w = 0; w < 3; w++) {
                 int64_t batches = 0;
-                vt_dataset *dataset = open_dataset(&forms[form], direct != 0, VT_UNSET_INTEGER);
+                SCOPED(vt_dataset) *dataset = open_dataset(&forms[form], direct != 0, VT_UNSET_INTEGER);
                 EXPECT(vt_dataset_source(dataset)->frame_count == TIMES && vt_dataset_frame_channels(dataset) == 3);
                 EXPECT(vt_dataset_source(dataset)->frame_bytes == 3 * 32 * 4);
                 EXPECT_OK(test_keep_frames(dataset));
-                vt_loader *loader = open_loader(dataset, workers[w], false, false);
+                SCOPED(vt_loader) *loader = open_loader(dataset, workers[w], false, false);
                 for (int64_t epoch = 0; epoch < 6; epoch++) {
                     if (epoch == 4) vt_loader_rest(loader);
                     if (epoch == 4) EXPECT(kept_frames(dataset) == TIMES, "%lld kept", (long long)kept_frames(dataset));
@@ -87,8 +87,6 @@ TEST(kept_times_are_those_of_the_file)
                     EXPECT(batches == SAMPLES / BATCH && wrong == 0, "form %d direct %d workers %lld epoch %lld: %lld",
                            form, direct, (long long)workers[w], (long long)epoch, (long long)wrong);
                 }
-                vt_loader_close(&loader);
-                vt_dataset_close(&dataset);
             }
 }
 
@@ -99,16 +97,14 @@ TEST(bad_times_are_not_kept)
         .times = TIMES, .channels = 3, .height = 6, .width = 8, .poison = NAN, .poison_index = 20 * 144 + 10};
     for (int64_t workers = 0; workers < 4; workers += 3) {
         int64_t batches = 0, kept = 0;
-        vt_dataset *dataset = open_dataset(&poisoned, true, VT_UNSET_INTEGER);
+        SCOPED(vt_dataset) *dataset = open_dataset(&poisoned, true, VT_UNSET_INTEGER);
         EXPECT_OK(test_keep_frames(dataset));
-        vt_loader *loader = open_loader(dataset, workers, true, false);
+        SCOPED(vt_loader) *loader = open_loader(dataset, workers, true, false);
         for (int64_t epoch = 0; epoch < 12; epoch++) {
             EXPECT(read_epoch(loader, &poisoned, epoch, &batches) == 0);
             kept = kept_frames(dataset);
         }
         EXPECT(kept > TIMES / 2 && kept < TIMES, "%lld kept", (long long)kept);
-        vt_loader_close(&loader);
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -120,7 +116,7 @@ TEST(frames_of_samples)
     float values[3 * 32];
     test_fields_write(test_path("2002.h5"), &second);
     for (int kept = 0; kept < 2; kept++) {
-        vt_dataset *dataset = open_dataset(&fields, true, SAMPLES + 2);
+        SCOPED(vt_dataset) *dataset = open_dataset(&fields, true, SAMPLES + 2);
         EXPECT(vt_dataset_source(dataset)->frame_count == TIMES + 4, "%lld",
                (long long)vt_dataset_source(dataset)->frame_count);
         if (kept != 0) EXPECT_OK(test_keep_frames(dataset));
@@ -137,18 +133,17 @@ TEST(frames_of_samples)
             }
         EXPECT(wrong == 0, "%lld", (long long)wrong);
         EXPECT(kept_frames(dataset) == (kept != 0 ? TIMES + 4 : 0));
-        vt_dataset_close(&dataset);
     }
 }
 
 TEST(batches_of_indices_only)
 {
     const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
-    vt_dataset *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
+    SCOPED(vt_dataset) *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
     for (int64_t workers = 0; workers < 2; workers++) {
         const vt_batch *whole = NULL, *bare = NULL;
-        vt_loader *reading = open_loader(dataset, workers, false, false);
-        vt_loader *loader = open_loader(dataset, workers, false, true);
+        SCOPED(vt_loader) *reading = open_loader(dataset, workers, false, false);
+        SCOPED(vt_loader) *loader = open_loader(dataset, workers, false, true);
         vt_loader_begin(reading, 3, 0);
         vt_loader_begin(loader, 3, 0);
         do {
@@ -159,10 +154,7 @@ TEST(batches_of_indices_only)
             EXPECT(test_input(bare) == NULL && test_target(bare) == NULL && bare->sample_count == whole->sample_count);
             EXPECT(memcmp(bare->samples, whole->samples, (size_t)whole->sample_count * sizeof(int64_t)) == 0);
         } while (true);
-        vt_loader_close(&loader);
-        vt_loader_close(&reading);
     }
-    vt_dataset_close(&dataset);
 }
 
 TEST(a_cache_that_does_not_fit_is_left_out)
@@ -171,8 +163,8 @@ TEST(a_cache_that_does_not_fit_is_left_out)
     const vt_config config = {.cache = VT_CACHE_HOST, .ranks = 1};
     for (int fits = 0; fits < 2; fits++) {
         float values[3 * 32];
-        vt_dataset *training = open_dataset(&fields, true, VT_UNSET_INTEGER);
-        vt_dataset *validation = open_again(true, VT_UNSET_INTEGER);
+        SCOPED(vt_dataset) *training = open_dataset(&fields, true, VT_UNSET_INTEGER);
+        SCOPED(vt_dataset) *validation = open_again(true, VT_UNSET_INTEGER);
         vt_source *const sets[] = {vt_dataset_source(training), vt_dataset_source(validation)};
         bool kept[2];
         EXPECT((vt_reader_keep_sets(&config, VT_CACHE_HOST, fits != 0 ? 1e18 : 100, sets, kept) > 0) == fits);
@@ -180,8 +172,6 @@ TEST(a_cache_that_does_not_fit_is_left_out)
         EXPECT_OK(test_read_frame(training, 0, values));
         EXPECT_OK(test_read_frame(validation, 0, values));
         EXPECT(kept_frames(training) == fits && kept_frames(validation) == fits);
-        vt_dataset_close(&training);
-        vt_dataset_close(&validation);
     }
 }
 
@@ -191,9 +181,9 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
     const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
     FOR_EACH_CUDA_STEP_PATH(isa)
     {
-        vt_backend *backend = NULL;
-        vt_device_cache *cache = NULL;
-        vt_dataset *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
+        SCOPED(vt_backend) *backend = NULL;
+        SCOPED(vt_dataset) *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
+        SCOPED(vt_device_cache) *cache = NULL;
         void *tensors[2] = {NULL};
         float host_input[BATCH * 128], host_target[BATCH * 96];
         EXPECT_OK(path_open_trainers(isa, &backend));
@@ -217,8 +207,5 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
         vt_loader_close(&loader);
         backend->release(backend, tensors[0]);
         backend->release(backend, tensors[1]);
-        vt_device_cache_close(&cache);
-        vt_dataset_close(&dataset);
-        vt_backend_close(&backend);
     }
 }

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "settings.h"
 #include "test.h"
 #include "unit/data_files.h"
 
 /* Opens, reads every sample and compares each value with what was written; files[] in the order of their names. */
 static void expect_samples_of(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
 {
-    vt_dataset *dataset = test_open(options);
+    SCOPED(vt_dataset) *dataset = test_open(options);
     const int64_t count = vt_dataset_source(dataset)->sample_count, points = options->height * options->width;
     float *input = vt_test_owned(malloc((size_t)(options->in_channels * points) * sizeof *input));
     float *target = vt_test_owned(malloc((size_t)(options->out_channels * points) * sizeof *target));
@@ -28,7 +29,6 @@ static void expect_samples_of(const vt_dataset_options *options, const test_fiel
         options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < sample ? options->sample_limit : sample;
     EXPECT(count == expected, "%lld, expected %lld", (long long)count, (long long)expected);
     EXPECT(wrong == 0, "%lld values differ", (long long)wrong);
-    vt_dataset_close(&dataset);
 }
 
 /* By both readers. */
@@ -124,11 +124,10 @@ TEST(rows_of_one_rank)
             options.first_row = windows[i][0];
             options.rows = windows[i][1];
             expect_samples(&options, &form, 1);
-            vt_dataset *dataset = test_open(&options);
+            SCOPED(vt_dataset) *dataset = test_open(&options);
             EXPECT_NEAR(vt_dataset_latitudes(dataset)[0], 90, 0);
             EXPECT_NEAR(vt_dataset_latitudes(dataset)[6], 90 - 6 * 180.0 / 7, 1e-12);
             EXPECT(vt_dataset_options_of(dataset)->rows == (windows[i][1] > 0 ? windows[i][1] : 7));
-            vt_dataset_close(&dataset);
         }
     }
 }
@@ -147,12 +146,11 @@ TEST(other_ranks_rows_are_not_looked_at)
         options.direct = i % 2 == 1;
         options.first_row = row;
         options.rows = 1;
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         if (row == 2)
             EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target), "NaN at time 1, channel 1, row 2, column 3");
         else
             EXPECT_OK(vt_dataset_read(dataset, 1, input, target));
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -174,10 +172,8 @@ TEST(more_files_than_stay_open)
     enum { COUNT = 40 };
     test_fields files[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        char name[32];
         files[i] = (test_fields){.times = 3, .channels = 1, .height = 2, .width = 2, .offset = 1000 * i};
-        snprintf(name, sizeof name, "%d.h5", 1980 + i);
-        test_fields_write(test_path(name), &files[i]);
+        test_fields_write(test_path(SETTINGS("%d.h5", 1980 + i)), &files[i]);
     }
     vt_dataset_options options = test_fields_options(&files[0]);
     expect_samples(&options, files, COUNT);
@@ -187,12 +183,10 @@ static void expect_names(const test_fields *fields)
 {
     vt_dataset_options options = test_fields_options(fields);
     test_fields_write(test_path("2001.h5"), fields);
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     const char *const *names = vt_dataset_channel_names(dataset);
     EXPECT(names != NULL);
-    for (int64_t c = 0; names != NULL && c < fields->channels; c++)
-        EXPECT(strcmp(names[c], fields->names[c]) == 0, "'%s', expected '%s'", names[c], fields->names[c]);
-    vt_dataset_close(&dataset);
+    for (int64_t c = 0; names != NULL && c < fields->channels; c++) EXPECT_TEXT(names[c], fields->names[c]);
 }
 
 TEST(channel_names)
@@ -218,10 +212,9 @@ TEST(no_names_and_even_latitudes)
     vt_dataset_options options = test_fields_options(&fields);
     options.height = 3;
     test_fields_write(test_path("2001.h5"), &fields);
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT(vt_dataset_channel_names(dataset) == NULL);
     for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 90.0 - 45.0 * row, 1e-12);
-    vt_dataset_close(&dataset);
 }
 
 TEST(stored_latitudes)
@@ -230,13 +223,12 @@ TEST(stored_latitudes)
     vt_dataset_options options = test_fields_options(&fields);
     options.height = 3;
     test_fields_write(test_path("2001.h5"), &fields);
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], test_latitude(row), 1e-5);
     EXPECT(vt_dataset_is_of_earth(dataset));
     char text[256];
     vt_dataset_source(dataset)->kind->describe(vt_dataset_source(dataset), 0, text, sizeof text);
-    EXPECT(strstr(text, "/2001.h5, time 0") != NULL, "%s", text);
-    vt_dataset_close(&dataset);
+    EXPECT_PART(text, "/2001.h5, time 0");
 }
 
 TEST(errors_of_directories)
@@ -351,14 +343,12 @@ TEST(endings_of_files)
     for (int i = 0; i < 4; i++) test_fields_write(test_path(files[i]), &fields);
     for (int i = 0; i < 6; i++) fclose(fopen(test_path(others[i]), "w"));
     test_log_begin();
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     const char *text = test_log_end();
     EXPECT(vt_dataset_source(dataset)->sample_count == 4 * 2);
-    vt_dataset_close(&dataset);
-    EXPECT(strstr(text, "WARNING - train_data_path '") != NULL, "%s", text);
-    EXPECT(strstr(text, "': not read, though it may be data: 2005.h5.part, 2006.grib, 2007.nc, land.h5\n") != NULL,
-           "%s", text);
-    EXPECT(strstr(text, "': left alone: notes.txt, out.log, x\n") != NULL, "%s", text);
+    EXPECT_PART(text, "WARNING - train_data_path '");
+    EXPECT_PART(text, "': not read, though it may be data: 2005.h5.part, 2006.grib, 2007.nc, land.h5\n");
+    EXPECT_PART(text, "': left alone: notes.txt, out.log, x\n");
 }
 
 /* A file with one dataset of the given name, type and rank. */
@@ -411,10 +401,9 @@ TEST(errors_of_broken_files)
     EXPECT(stat(path, &info) == 0);
     overwrite(path, info.st_size - 200, "damage damage damage", 20);
     float input[512], target[512];
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
     EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target), "2001.h5: can't read 'fields' at time 2");
-    vt_dataset_close(&dataset);
 }
 
 TEST(training_and_validation_have_the_same_channels)
@@ -422,7 +411,7 @@ TEST(training_and_validation_have_the_same_channels)
     static const char *const names[2] = {"u10", "t2m"}, *const others[2] = {"u10", "sp"};
     test_fields fields = {.times = 3, .channels = 2, .height = 4, .width = 5, .names = names};
     vt_dataset_options options = test_fields_options(&fields), other_options = options;
-    vt_dataset *training = NULL, *validation = NULL;
+    SCOPED(vt_dataset) *training = NULL, *validation = NULL;
     test_fields_write(test_path("2001.h5"), &fields);
     fields.names = others;
     test_fields_write(test_path("valid/2002.h5"), &fields);
@@ -431,8 +420,6 @@ TEST(training_and_validation_have_the_same_channels)
     EXPECT_OK(vt_source_agree(vt_dataset_source(training), vt_dataset_source(training)));
     validation = test_open(&other_options);
     EXPECT_ERROR(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)), "channel 1 is 'sp' in ");
-    vt_dataset_close(&training);
-    vt_dataset_close(&validation);
 }
 
 TEST(errors_of_values)
@@ -444,7 +431,7 @@ TEST(errors_of_values)
     fields.poison_index = 2 * 40 + 20 + 2 * 5 + 3;
     fields.poison = NAN;
     test_fields_write(test_path("2001.h5"), &fields);
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
     EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target),
                  "2001.h5: 'fields' is NaN at time 2, channel 1 (t2m), row 2, column 3");
@@ -455,5 +442,4 @@ TEST(errors_of_values)
     dataset = test_open(&options);
     EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target),
                  "2001.h5: 'fields' is infinite at time 2, channel 1, row 2, column 3");
-    vt_dataset_close(&dataset);
 }

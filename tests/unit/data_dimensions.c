@@ -56,8 +56,7 @@ TEST(other_dimensions_are_named)
     }
     vt_dataset_options options = test_nc_options("t");
     write_named("x_2013.nc", "t", ensemble, (int[]){4, 1, 2, 3}); /* one member is no ensemble */
-    vt_dataset *dataset = test_open(&options);
-    vt_dataset_close(&dataset);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
 }
 
 /* By the lengths of `lat` and `lon`, where dimensions have no names. */

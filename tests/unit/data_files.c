@@ -1,9 +1,6 @@
 #include "unit/data_files.h"
 
-#include <sys/stat.h>
-
 #include "base/log.h"
-#include "base/text.h"
 #include "test.h"
 
 double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column)
@@ -114,18 +111,6 @@ const char *test_log_end(void)
     return text;
 }
 
-const char *test_path(const char *name)
-{
-    const char *directory = vt_test_directory();
-    char *path = vt_test_owned(vt_text_format("%s/%s", directory, name));
-    for (char *slash = path + strlen(directory) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    return path;
-}
-
 static void write_names(hid_t dataset, const test_fields *fields)
 {
     hsize_t count = (hsize_t)(fields->name_count > 0 ? fields->name_count : fields->channels);
@@ -204,9 +189,8 @@ void test_fields_write(const char *path, const test_fields *fields)
     if (fields->deflate > 0) H5Pset_deflate(properties, (unsigned)fields->deflate);
     if (fields->fletcher) H5Pset_fletcher32(properties);
     hid_t type = fields->type > 0 ? fields->type : H5T_IEEE_F32LE;
-    float *values = make_values(fields);
+    float *values = vt_test_owned(make_values(fields));
     hid_t dataset = test_dataset_with(properties, file, "fields", type, 4, extent, H5T_NATIVE_FLOAT, values);
-    free(values);
     if (fields->names != NULL) write_names(dataset, fields);
     if (fields->latitudes > 0) write_coordinate(file, "lat", fields->latitudes);
     if (fields->longitudes > 0) write_coordinate(file, "lon", fields->longitudes);

@@ -75,9 +75,10 @@ vt_status test_keep_frames(vt_dataset *dataset);
 vt_status test_read_frame(vt_dataset *dataset, int64_t frame, float *values);
 void test_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames);
 
-/* A loader of the set with these members of vt_loader_options, which must open; and its next batch, which must be read.
- */
-#define TEST_LOADER(dataset, ...) test_loader((vt_loader_options){.source = vt_dataset_source(dataset), __VA_ARGS__})
+/* A loader of the set, or of a source, with these members of vt_loader_options, which must open; and its next batch,
+ * which must be read. */
+#define TEST_LOADER(dataset, ...) TEST_LOADER_OF(vt_dataset_source(dataset), __VA_ARGS__)
+#define TEST_LOADER_OF(from, ...) test_loader((vt_loader_options){.source = from, __VA_ARGS__})
 vt_loader *test_loader(vt_loader_options options);
 const vt_batch *test_next(vt_loader *loader);
 
@@ -98,9 +99,6 @@ static inline const float *test_target(const vt_batch *batch)
 /* From here on the log is written to a file; and what it holds, after which the file is gone. */
 void test_log_begin(void);
 const char *test_log_end(void);
-
-/* "<directory of the test>/<name>", with its directories created. */
-const char *test_path(const char *name);
 
 /* The numbers of a file of statistics for the first `channels` channels, whose names nothing says; of both. */
 static inline vt_status test_read_statistics(const char *path, vt_normalising_file kind, int64_t channels,

@@ -44,7 +44,7 @@ TEST(sampler_is_the_permutation)
     int64_t order[SAMPLES];
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         vt_source source = {.sample_count = SAMPLES};
-        vt_sampler *sampler = vt_sampler_open(&(vt_loader_options){
+        SCOPED(vt_sampler) *sampler = vt_sampler_open(&(vt_loader_options){
             .source = &source, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7});
         vt_random_permutation(7, (uint64_t)epoch, SAMPLES, order);
         EXPECT(vt_sampler_batch_count(sampler) == 4);
@@ -53,7 +53,6 @@ TEST(sampler_is_the_permutation)
             EXPECT(slice.sample_count == 5 && slice.first_in_batch == 0 && slice.global_count == 5);
             EXPECT(memcmp(slice.samples, order + 5 * b, 5 * sizeof *order) == 0);
         }
-        vt_sampler_close(&sampler);
     }
 }
 
@@ -99,8 +98,8 @@ TEST(slices_of_the_parts)
 
 static void expect_epochs(vt_dataset *dataset, bool shuffle, bool drop_last, bool read_ahead, int64_t prefetch)
 {
-    vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 5, .drop_last = drop_last, .shuffle = shuffle,
-                                    .seed = 11, .prefetch = prefetch, .workers = read_ahead);
+    SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 5, .drop_last = drop_last, .shuffle = shuffle,
+                                            .seed = 11, .prefetch = prefetch, .workers = read_ahead);
     int64_t batches = drop_last ? 4 : 5, order[SAMPLES];
     EXPECT(vt_loader_batch_count(loader) == batches);
     /* through two epochs, then one of them again from its second batch, then far away, then what follows that */
@@ -112,32 +111,31 @@ static void expect_epochs(vt_dataset *dataset, bool shuffle, bool drop_last, boo
         for (int64_t b = firsts[i]; b < batches; b++) expect_batch(test_next(loader), order, 5 * b, b < 4 ? 5 : 3);
         for (int again = 0; again < 2; again++) EXPECT(test_next(loader) == NULL);
     }
-    vt_loader_close(&loader);
 }
 
 TEST(order_for_every_prefetch)
 {
-    vt_dataset *dataset = open_dataset(&file);
+    SCOPED(vt_dataset) *dataset = open_dataset(&file);
     const int64_t prefetches[] = {1, 2, 3, 7, 50};
     for (int form = 0; form < 4; form++) {
         expect_epochs(dataset, form & 1, form & 2, false, 0);
         for (size_t i = 0; i < sizeof prefetches / sizeof prefetches[0]; i++)
             expect_epochs(dataset, form & 1, form & 2, true, prefetches[i]);
     }
-    vt_dataset_close(&dataset);
 }
 
 /* Three parts of 21 = 3 batches of 6 and one of 3, or of 19, where the last two get nothing; every sample once. */
 static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
 {
     enum { PARTS = 3, SIZE = 6 };
-    vt_dataset *dataset = open_some(&file, limit);
+    SCOPED(vt_dataset) *dataset = open_some(&file, limit);
     int64_t order[SAMPLES], seen[SAMPLES] = {0};
     vt_random_permutation(5, 0, limit, order);
     const int64_t batches = drop_last ? limit / SIZE : (limit + SIZE - 1) / SIZE;
     for (int64_t part = 0; part < PARTS; part++) {
-        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = SIZE, .part = part, .parts = PARTS,
-                                        .drop_last = drop_last, .shuffle = true, .seed = 5, .workers = read_ahead);
+        SCOPED(vt_loader) *loader =
+            TEST_LOADER(dataset, .global_batch_size = SIZE, .part = part, .parts = PARTS, .drop_last = drop_last,
+                        .shuffle = true, .seed = 5, .workers = read_ahead);
         EXPECT(vt_loader_batch_count(loader) == batches);
         vt_loader_begin(loader, 0, 0);
         for (int64_t b = 0; b < batches; b++) {
@@ -152,10 +150,8 @@ static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
             for (int64_t i = 0; i < batch->sample_count; i++) seen[batch->samples[i]]++;
         }
         EXPECT(test_next(loader) == NULL);
-        vt_loader_close(&loader);
     }
     for (int64_t i = 0; i < batches * SIZE && i < limit; i++) EXPECT(seen[order[i]] == 1);
-    vt_dataset_close(&dataset);
 }
 
 TEST(parts_of_a_batch)
@@ -168,18 +164,17 @@ TEST(parts_of_a_batch)
 
 TEST(many_short_lives)
 {
-    vt_dataset *dataset = open_dataset(&file);
+    SCOPED(vt_dataset) *dataset = open_dataset(&file);
     for (int life = 0; life < 200; life++) {
-        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 2, .prefetch = 1 + life % 4, .workers = 1);
+        SCOPED(vt_loader) *loader =
+            TEST_LOADER(dataset, .global_batch_size = 2, .prefetch = 1 + life % 4, .workers = 1);
         const int64_t steps = life % 5, first = life % 7, other_epoch = life % 3, other_first = life % 11;
         if (steps > 0) vt_loader_begin(loader, 0, first);
         for (int i = 0; i < steps; i++) {
             test_next(loader);
             if (i == 1) vt_loader_begin(loader, other_epoch, other_first);
         }
-        vt_loader_close(&loader);
     }
-    vt_dataset_close(&dataset);
 }
 
 /* Training and validation each have a reader; both are in HDF5 all the time. */
@@ -206,9 +201,9 @@ TEST(errors_come_out_in_place)
     test_fields poisoned = file;
     poisoned.poison = NAN;
     poisoned.poison_index = 10 * 24 + 12 + 1;
-    vt_dataset *dataset = open_dataset(&poisoned);
+    SCOPED(vt_dataset) *dataset = open_dataset(&poisoned);
     for (int read_ahead = 0; read_ahead < 2; read_ahead++) {
-        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = read_ahead);
+        SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = read_ahead);
         for (int again = 0; again < 2; again++) {
             vt_loader_begin(loader, 0, 0);
             for (int b = 0; b < 2; b++) test_next(loader);
@@ -218,9 +213,7 @@ TEST(errors_come_out_in_place)
         vt_loader_begin(loader, 0, 4); /* past the bad sample */
         const vt_batch *batch = test_next(loader);
         EXPECT(batch != NULL && batch->samples[0] == 16);
-        vt_loader_close(&loader);
     }
-    vt_dataset_close(&dataset);
 }
 
 /* Unchecked batches hold what is in the file; a sample is checked on request. Values that stay in memory are always
@@ -231,14 +224,13 @@ TEST(unchecked_values_are_reported_on_request)
     test_fields poisoned = file;
     poisoned.poison = NAN;
     poisoned.poison_index = 10 * 24 + 12 + 1;
-    vt_dataset *dataset = open_dataset(&poisoned);
-    vt_dataset_options options = *vt_dataset_options_of(dataset);
-    vt_dataset_close(&dataset);
+    SCOPED(vt_dataset) *checked = open_dataset(&poisoned);
+    vt_dataset_options options = *vt_dataset_options_of(checked);
     options.direct = options.unchecked = true;
     for (int keeps = 0; keeps < 2; keeps++) {
-        dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         if (keeps) EXPECT_OK(test_keep_frames(dataset));
-        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = 1);
+        SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = 1);
         vt_loader_begin(loader, 0, 0);
         for (int b = 0; b < 2; b++) test_next(loader);
         if (keeps) {
@@ -250,23 +242,19 @@ TEST(unchecked_values_are_reported_on_request)
             EXPECT_ERROR(vt_source_check(vt_dataset_source(dataset), 10),
                          "2001.h5: 'fields' is NaN at time 10, channel 1, row 0, column 1");
         }
-        vt_loader_close(&loader);
-        vt_dataset_close(&dataset);
     }
 }
 
 TEST(fewer_samples_than_a_batch)
 {
-    vt_dataset *dataset = open_dataset(&file);
-    vt_loader *loader = NULL;
+    SCOPED(vt_dataset) *dataset = open_dataset(&file);
+    SCOPED(vt_loader) *loader = NULL;
     vt_loader_options options = {
         .source = vt_dataset_source(dataset), .global_batch_size = 24, .drop_last = true, .prefetch = 1};
     EXPECT_ERROR(vt_loader_open(&options, &loader), "has 23 samples, fewer than one batch of 24");
     options.drop_last = false;
     EXPECT_OK(vt_loader_open(&options, &loader));
     EXPECT(vt_loader_batch_count(loader) == 1);
-    vt_loader_close(&loader);
-    vt_dataset_close(&dataset);
 }
 
 static int memory_balance;
@@ -288,12 +276,11 @@ static void count_release(vt_backend *backend, void *memory)
 
 TEST(memory_of_a_back_end)
 {
-    vt_dataset *dataset = open_dataset(&file);
+    SCOPED(vt_dataset) *dataset = open_dataset(&file);
     memory_balance = 0;
     vt_backend backend = {.allocate_host = count_allocate, .release_host = count_release};
     vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = 1, .backend = &backend);
     EXPECT(memory_balance == 4, "%d", memory_balance);
     vt_loader_close(&loader);
     EXPECT(memory_balance == 0, "%d", memory_balance);
-    vt_dataset_close(&dataset);
 }

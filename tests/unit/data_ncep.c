@@ -31,10 +31,10 @@ TEST(persistence)
     vt_dataset_options options =
         TEST_OPTIONS(.height = 24, .width = 48, .in_channels = 4, .out_channels = 1, .history = 3);
     options.directory = valid;
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 1456, "%lld",
            (long long)vt_dataset_source(dataset)->sample_count);
-    vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 16, .workers = 1);
+    SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 16, .workers = 1);
     vt_loader_begin(loader, 0, 0);
     double loss = 0;
     const vt_batch *batch = NULL;
@@ -54,8 +54,6 @@ TEST(persistence)
     }
     EXPECT_NEAR(loss / 1456, 0.1681, 1e-4);
     EXPECT(vt_dataset_latitudes(dataset)[0] > vt_dataset_latitudes(dataset)[23]);
-    vt_loader_close(&loader);
-    vt_dataset_close(&dataset);
 }
 
 TEST(statistics_are_those_of_training)
@@ -64,7 +62,7 @@ TEST(statistics_are_those_of_training)
     if (directory == NULL) return;
     char path[512];
     float mean, std;
-    vt_statistics *statistics = NULL;
+    SCOPED(vt_statistics) *statistics = NULL;
     snprintf(path, sizeof path, "%s/train", directory);
     const vt_statistics_source source = {.directory = path, .option_name = "data directory"};
     EXPECT_OK(vt_statistics_gather(&source, &statistics));
@@ -75,6 +73,5 @@ TEST(statistics_are_those_of_training)
     EXPECT_OK(test_read_statistics(path, VT_FILE_OF_STDS, 1, &std));
     EXPECT_NEAR(vt_statistics_mean(statistics, 0), (double)mean, 1e-4);
     EXPECT_NEAR(vt_statistics_std(statistics, 0), (double)std, 1e-4);
-    EXPECT(strcmp(statistics->about->names[0], "air_sig995") == 0);
-    vt_statistics_close(&statistics);
+    EXPECT_TEXT(statistics->about->names[0], "air_sig995");
 }

@@ -131,11 +131,11 @@ static void expect_netcdf(bool direct, bool south_first)
     vt_dataset_options options = netcdf_options(direct);
     float input[8 * 18], target[3 * 18];
     int64_t wrong = 0;
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == TIMES - 2);
     EXPECT(vt_dataset_source(dataset)->obstacle == NULL, "%s", vt_dataset_source(dataset)->obstacle);
     static const char *const names[] = {"u10", "z900", "t2m", "z500"};
-    for (int c = 0; c < 4; c++) EXPECT(strcmp(vt_dataset_channel_names(dataset)[c], names[c]) == 0);
+    for (int c = 0; c < 4; c++) EXPECT_TEXT(vt_dataset_channel_names(dataset)[c], names[c]);
     for (int row = 0; row < ROWS; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 40 - 20 * row, 1e-4);
     for (int64_t t = 1; t + 1 < TIMES; t++) {
         EXPECT_OK(vt_dataset_read(dataset, t - 1, input, target));
@@ -147,7 +147,6 @@ static void expect_netcdf(bool direct, bool south_first)
                 wrong += (double)target[c * 18 + i] != netcdf_value(c, t + 1, 1 + i / 6, i % 6, south_first);
     }
     EXPECT(wrong == 0, "%lld values differ (direct %d, south first %d)", (long long)wrong, direct, south_first);
-    vt_dataset_close(&dataset);
 }
 
 TEST(netcdf_variables)
@@ -165,14 +164,13 @@ TEST(netcdf_missing_values_and_wrong_names)
     for (int direct = 0; direct < 2; direct++) {
         vt_dataset_options options = netcdf_options(direct);
         options.unchecked = true; /* of values that are only copied */
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 1);
         vt_loader_begin(loader, 0, 0);
         test_expect_bad_batch(loader, "'t2m' is NaN or missing (_FillValue) at time 2");
         vt_loader_close(&loader);
         EXPECT_ERROR(vt_dataset_read(dataset, 0, input, target),
                      "air.2013.nc: 't2m' is NaN or missing (_FillValue) at time 2, channel 2 (t2m), row 2, column 3");
-        vt_dataset_close(&dataset);
     }
     static const char *const wrong[][2] = {{"z", "'z' has levels: choose one, as z@500 (there are 500, 700, 900)"},
                                            {"t2m@500", "'t2m' has no levels"},
@@ -228,23 +226,21 @@ TEST(netcdf_numbers_without_a_sign)
         for (int direct = 0; direct < 2; direct++) {
             vt_dataset_options options = counting_options(direct);
             float input[ROWS * COLUMNS], target[ROWS * COLUMNS];
-            vt_dataset *set = test_open(&options);
+            SCOPED(vt_dataset) *set = test_open(&options);
             /* the one that is missing is the 30th of 35 */
             EXPECT_ERROR(vt_dataset_read(set, 0, input, target),
                          "t_2013.nc: 't' is NaN or missing (_FillValue) at time 0, channel 0 (t), row 4, column 1");
             EXPECT_OK(vt_dataset_read(set, 1, input, target));
             for (int i = 0; i < ROWS * COLUMNS; i++) EXPECT((double)input[i] == ROWS * COLUMNS + i - 30);
             EXPECT_ERROR(vt_dataset_read(set, 2, input, target), "at time 3");
-            vt_dataset_close(&set);
         }
         vt_dataset_options options = counting_options(true);
         options.rows = 4; /* without the row of the missing one */
         float input[4 * COLUMNS], target[4 * COLUMNS];
-        vt_dataset *set = test_open(&options);
+        SCOPED(vt_dataset) *set = test_open(&options);
         EXPECT_OK(vt_dataset_read(set, 0, input, target));
         for (int i = 0; i < 4 * COLUMNS; i++)
             EXPECT(input[i] == (float)(beyond[form / 2] + i - 30), "form %d: %g at %d", form, (double)input[i], i);
-        vt_dataset_close(&set);
     }
 }
 
@@ -269,10 +265,9 @@ TEST(netcdf_attributes_that_are_no_numbers)
         else
             test_nc_number(dataset, wrong[w].attribute, H5T_IEEE_F64LE, wrong[w].number);
         H5Fclose(file);
-        vt_dataset *set = NULL;
+        SCOPED(vt_dataset) *set = NULL;
         vt_dataset_options options = counting_options(true);
         EXPECT_ERROR(vt_dataset_open(&options, &set), wrong[w].message);
-        vt_dataset_close(&set);
     }
 }
 
@@ -309,10 +304,10 @@ TEST(many_threads_give_the_sampler_s_batches)
     memcpy(forms[4].chunk, (hsize_t[4]){1, 2, 6, 8}, sizeof forms[4].chunk), forms[4].deflate = 1;
     for (int form = 0; form < 10; form++)
         for (int64_t workers = 0; workers <= 7; workers += workers == 0 ? 1 : 3) {
-            vt_dataset *dataset = open_fields(&forms[form / 2], form % 2, false);
+            SCOPED(vt_dataset) *dataset = open_fields(&forms[form / 2], form % 2, false);
             const vt_batch *batch = NULL;
             int64_t wrong = 0, seen = 0;
-            vt_loader *loader =
+            SCOPED(vt_loader) *loader =
                 TEST_LOADER(dataset, .global_batch_size = 9, .shuffle = workers != 4, .workers = workers);
             for (int64_t epoch = 0; epoch < 4; epoch++) {
                 vt_loader_begin(loader, epoch, epoch == 2 ? 3 : 0); /* the third from its midst */
@@ -323,8 +318,6 @@ TEST(many_threads_give_the_sampler_s_batches)
             }
             EXPECT(wrong == 0 && seen == 58 + 58 + 31 + 27, "form %d, %lld workers: %lld wrong, %lld samples", form,
                    (long long)workers, (long long)wrong, (long long)seen);
-            vt_loader_close(&loader);
-            vt_dataset_close(&dataset);
         }
 }
 
@@ -336,9 +329,10 @@ TEST(bad_samples_are_marked_and_replaced)
     poisoned.poison = NAN;
     poisoned.poison_index = 20 * 144 + 1;
     for (int form = 0; form < 4; form++) {
-        vt_dataset *dataset = open_fields(&poisoned, form & 1, true);
+        SCOPED(vt_dataset) *dataset = open_fields(&poisoned, form & 1, true);
         const vt_batch *batch = NULL;
-        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = form & 2 ? 3 : 0, .skip_bad = true);
+        SCOPED(vt_loader) *loader =
+            TEST_LOADER(dataset, .global_batch_size = 4, .workers = form & 2 ? 3 : 0, .skip_bad = true);
         vt_loader_begin(loader, 0, 0);
         for (int64_t b = 0; b < 6; b++) {
             batch = test_next(loader);
@@ -356,8 +350,6 @@ TEST(bad_samples_are_marked_and_replaced)
         batch = test_next(loader);
         EXPECT_OK(vt_loader_replace_bad(loader, batch, all));
         EXPECT(memcmp(test_input(batch), test_input(batch) + 288, 288 * sizeof(float)) == 0);
-        vt_loader_close(&loader);
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -370,16 +362,14 @@ TEST(synthetic_batches)
     for (int part = 0; part < 3; part++) { /* one rank; a half of the batch; a half of the rows */
         options.first_row = part == 2 ? 2 : 0;
         options.rows = part == 2 ? 3 : 6;
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         EXPECT(vt_dataset_source(dataset)->sample_count == 10);
-        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .drop_last = true, .workers = 2,
-                                        .part = part == 1, .parts = part == 1 ? 2 : 1);
+        SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 4, .drop_last = true, .workers = 2,
+                                                .part = part == 1, .parts = part == 1 ? 2 : 1);
         vt_loader_begin(loader, 0, 0);
         const vt_batch *batch = test_next(loader);
         if (part == 0) memcpy(whole, test_input(batch), sizeof whole);
         if (part == 1) EXPECT(memcmp(test_input(batch), whole + 2 * 96, 2 * 96 * sizeof(float)) == 0);
         if (part == 2) EXPECT(memcmp(test_input(batch) + 24, whole + 48 + 16, 24 * sizeof(float)) == 0);
-        vt_loader_close(&loader);
-        vt_dataset_close(&dataset);
     }
 }

@@ -40,13 +40,13 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, vt_source 
 static void expect_epochs(vt_source *source, int64_t workers, int64_t prefetch)
 {
     static const int64_t epochs[3] = {0, 1, 0}, firsts[3] = {0, 0, 2};
-    vt_loader *loader = test_loader((vt_loader_options){.source = source,
-                                                        .global_batch_size = BATCH,
-                                                        .drop_last = true,
-                                                        .shuffle = true,
-                                                        .seed = 3,
-                                                        .prefetch = prefetch,
-                                                        .workers = workers});
+    SCOPED(vt_loader) *loader = test_loader((vt_loader_options){.source = source,
+                                                                .global_batch_size = BATCH,
+                                                                .drop_last = true,
+                                                                .shuffle = true,
+                                                                .seed = 3,
+                                                                .prefetch = prefetch,
+                                                                .workers = workers});
     EXPECT(vt_loader_batch_count(loader) == SAMPLES / BATCH);
     for (int i = 0; i < 3; i++) {
         int64_t order[SAMPLES];
@@ -56,7 +56,6 @@ static void expect_epochs(vt_source *source, int64_t workers, int64_t prefetch)
             expect_batch(test_next(loader), order + b * BATCH, source);
         EXPECT(test_next(loader) == NULL);
     }
-    vt_loader_close(&loader);
 }
 
 TEST(samples_that_are_read_one_by_one)
@@ -129,7 +128,7 @@ TEST(tensors_of_several_types)
     vt_source source = typed_source();
     for (int skip = 0; skip < 2; skip++)
         for (int64_t workers = 0; workers < 3; workers++) {
-            vt_loader *loader = test_loader(
+            SCOPED(vt_loader) *loader = test_loader(
                 (vt_loader_options){.source = &source, .global_batch_size = 3, .workers = workers, .skip_bad = skip});
             vt_loader_begin(loader, 0, 0);
             for (int64_t b = 0; b < 3; b++) {
@@ -143,6 +142,5 @@ TEST(tensors_of_several_types)
                 if (skip) EXPECT_OK(vt_loader_replace_bad(loader, batch, batch->bad));
                 for (int64_t i = 0; i < 3; i++) expect_typed(batch, &source, i, b * 3 + i == 4 ? 5 : b * 3 + i);
             }
-            vt_loader_close(&loader);
         }
 }

@@ -38,7 +38,7 @@ TEST(npy_round_trip)
     for (int i = 0; array.values != NULL && i < 6; i++) EXPECT_NEAR(array.values[i], (double)values[i], 0);
     char text[128];
     vt_tensor_shape_text(&array.shape, text);
-    EXPECT(strcmp(text, "[2, 1, 3]") == 0, "%s", text);
+    EXPECT_TEXT(text, "[2, 1, 3]");
     vt_npy_close(&array);
     struct stat info;
     EXPECT(stat(path, &info) == 0);
@@ -150,8 +150,8 @@ enum { CHANNELS = 3, HEIGHT = 7, WIDTH = 11, POINTS = HEIGHT * WIDTH };
 /* Statistics of fields [times, CHANNELS, POINTS], and the files of them, against two passes in long double. */
 static void expect_two_passes(int times, float (*fields)[CHANNELS][POINTS])
 {
-    vt_statistics *statistics = vt_statistics_open(CHANNELS, HEIGHT, WIDTH);
-    vt_npy time_means;
+    SCOPED(vt_statistics) *statistics = vt_statistics_open(CHANNELS, HEIGHT, WIDTH);
+    SCOPED(vt_npy) time_means;
     float means[CHANNELS], stds[CHANNELS];
     for (int t = 0; t < times; t++) vt_statistics_add(statistics, &fields[t][0][0]);
     EXPECT_OK(vt_statistics_write(statistics, test_path("new/stats")));
@@ -189,8 +189,6 @@ static void expect_two_passes(int times, float (*fields)[CHANNELS][POINTS])
         EXPECT_NEAR((double)means[c], mean, 6e-8 * fabs(mean));
         EXPECT_NEAR((double)stds[c], std, 6e-8 * std);
     }
-    vt_npy_close(&time_means);
-    vt_statistics_close(&statistics);
 }
 
 /* Geopotential-like numbers: a mean of 5.4e4 with a spread of 5, which float32 sums of squares lose entirely. */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "settings.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/statistics.h"
@@ -100,7 +101,7 @@ TEST(a_wave_moves_with_its_speed)
     for (int k = 0; k < 3; k++) {
         const int degree = pairs[k][0], order = pairs[k][1];
         const vt_rossby_wave wave = {.degree = degree, .order = order, .amplitude = 1e7, .phase = 0.3};
-        vt_synthetic *synthetic = open_waves(HEIGHT, WIDTH, &wave, 1);
+        SCOPED(vt_synthetic) *synthetic = open_waves(HEIGHT, WIDTH, &wave, 1);
         vt_synthetic_fields(synthetic, 100, first);
         for (int steps = 1; steps < 40; steps += 13) {
             vt_synthetic_fields(synthetic, 100 + steps, later);
@@ -118,7 +119,6 @@ TEST(a_wave_moves_with_its_speed)
                 }
             }
         }
-        vt_synthetic_close(&synthetic);
     }
 }
 
@@ -128,7 +128,7 @@ TEST(winds_do_not_diverge)
     enum { HEIGHT = 361, WIDTH = 360, POINTS = HEIGHT * WIDTH };
     const int winds[4][2] = {{0, 1}, {6, 7}, {9, 10}, {12, 13}};
     float *fields = vt_test_owned(malloc(sizeof(float) * VT_CLIMATE_CHANNELS * POINTS));
-    vt_synthetic *synthetic = open_waves(HEIGHT, WIDTH, NULL, 0);
+    SCOPED(vt_synthetic) *synthetic = open_waves(HEIGHT, WIDTH, NULL, 0);
     vt_synthetic_fields(synthetic, 7, fields);
     for (int k = 0; k < 4; k++) {
         const float *u = fields + winds[k][0] * POINTS, *v = fields + winds[k][1] * POINTS;
@@ -146,15 +146,14 @@ TEST(winds_do_not_diverge)
         /* central differences: (k h)^2 / 6 for wave number 10 along, 16 across, at 1 and 1/2 degree: below 0.01 */
         EXPECT(sqrt(sum / scale) < 0.01, "%g", sqrt(sum / scale));
     }
-    vt_synthetic_close(&synthetic);
 }
 
 TEST(sizes_are_the_earths)
 {
     enum { HEIGHT = 32, WIDTH = 64, POINTS = HEIGHT * WIDTH, STEPS = 120 };
     float *fields = vt_test_owned(malloc(sizeof(float) * VT_CLIMATE_CHANNELS * POINTS));
-    vt_synthetic *synthetic = open_waves(HEIGHT, WIDTH, NULL, 0);
-    vt_statistics *statistics = vt_statistics_open(VT_CLIMATE_CHANNELS, HEIGHT, WIDTH);
+    SCOPED(vt_synthetic) *synthetic = open_waves(HEIGHT, WIDTH, NULL, 0);
+    SCOPED(vt_statistics) *statistics = vt_statistics_open(VT_CLIMATE_CHANNELS, HEIGHT, WIDTH);
     for (int64_t step = 0; step < STEPS; step++) {
         vt_synthetic_fields(synthetic, 12 * step, fields);
         vt_statistics_add(statistics, fields);
@@ -168,8 +167,6 @@ TEST(sizes_are_the_earths)
     EXPECT_NEAR(vt_statistics_mean(statistics, 4), 101000, 500);  /* msl, Pa */
     EXPECT_NEAR(vt_statistics_mean(statistics, 14), 54000, 1500); /* z500, m^2/s^2 */
     EXPECT_NEAR(vt_statistics_mean(statistics, 2), 278, 8);       /* t2m, K */
-    vt_statistics_close(&statistics);
-    vt_synthetic_close(&synthetic);
 }
 
 /* Over land the day's range moves with the sun: six hours later it is warmest a quarter round to the west. */
@@ -178,7 +175,7 @@ TEST(the_day_moves_with_the_sun)
     enum { HEIGHT = 33, WIDTH = 64, POINTS = HEIGHT * WIDTH, T2M = 2 };
     static float fields[4][VT_CLIMATE_CHANNELS * POINTS];
     const vt_rossby_wave none = {.degree = 1, .order = 1, .amplitude = 0};
-    vt_synthetic *synthetic = open_waves(HEIGHT, WIDTH, &none, 1);
+    SCOPED(vt_synthetic) *synthetic = open_waves(HEIGHT, WIDTH, &none, 1);
     for (int step = 0; step < 4; step++) vt_synthetic_fields(synthetic, 400 + step, fields[step]);
     int64_t land = 0;
     for (int64_t i = 0; i < POINTS; i++) {
@@ -192,7 +189,6 @@ TEST(the_day_moves_with_the_sun)
         EXPECT_NEAR(remainder(local - 14, 24), 0, 0.1);
     }
     EXPECT(land > POINTS / 20 && land < POINTS * 19 / 20, "%lld points", (long long)land);
-    vt_synthetic_close(&synthetic);
 }
 
 static vt_synthetic_set_options small_set(const char *directory)
@@ -226,19 +222,18 @@ TEST(storage_and_years)
     static float expected[VALUES], found[VALUES];
     const vt_frame_window whole = {.rows = 32, .width = 64};
     const char *const years[2] = {"2001.h5", "2002.h5"};
-    vt_fields_file *one = NULL, *file = NULL;
+    vt_fields_file *one = NULL;
     EXPECT_OK(vt_fields_file_open((const char *[]){test_path("one/train/2001.h5")}, 1, &(vt_fields_form){0}, &one));
     for (int year = 0; year < 2; year++)
         for (int packed = 0; packed < 2; packed++) {
-            char path[256];
-            snprintf(path, sizeof path, "%s/train/%s", packed ? "packed" : "plain", years[year]);
-            EXPECT_OK(vt_fields_file_open((const char *[]){test_path(path)}, 1, &(vt_fields_form){0}, &file));
+            SCOPED(vt_fields_file) *file = NULL;
+            const char *path = test_path(SETTINGS("%s/train/%s", packed ? "packed" : "plain", years[year]));
+            EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){0}, &file));
             for (int64_t t = 0; t < 40; t += 13) {
                 EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, &whole, true, expected));
                 EXPECT_OK(vt_fields_file_read(file, t, 8, &whole, true, found));
                 EXPECT(memcmp(expected, found, sizeof found) == 0);
             }
-            vt_fields_file_close(&file);
         }
     vt_fields_file_close(&one);
     vt_dataset_options options = TEST_OPTIONS(.height = 32, .width = 64, .in_channels = 8, .out_channels = 8);
@@ -270,13 +265,13 @@ TEST(persistence_and_statistics)
     for (int c = 0; c < CHANNELS; c++) {
         EXPECT_NEAR((double)means[c], vt_statistics_mean(statistics, c),
                     1e-6 * fabs(vt_statistics_mean(statistics, c)));
-        EXPECT(strcmp(statistics->about->names[c], vt_climate_channels[c].name) == 0);
+        EXPECT_TEXT(statistics->about->names[c], vt_climate_channels[c].name);
     }
     vt_statistics_close(&statistics);
     vt_dataset_options options =
         TEST_OPTIONS(.height = 32, .width = 64, .in_channels = CHANNELS, .out_channels = CHANNELS);
     options.directory = test_path("set/valid");
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     static float input[CHANNELS * POINTS], target[CHANNELS * POINTS];
     double loss = 0;
     const int64_t samples = vt_dataset_source(dataset)->sample_count;
@@ -292,7 +287,6 @@ TEST(persistence_and_statistics)
         loss += sqrt(change / size) / (double)samples;
     }
     EXPECT(loss > 0.3 && loss < 0.6, "persistence has a loss of %g", loss);
-    vt_dataset_close(&dataset);
 }
 
 TEST(nothing_is_lost)

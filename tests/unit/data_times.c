@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "data/loader.h"
+#include "settings.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"
@@ -31,6 +32,15 @@ static vt_dataset *open_in(const char *directory, const vt_dataset_options *opti
     vt_dataset_options own = *options;
     own.directory = test_path(directory);
     return test_open(&own);
+}
+
+/* The set in the directory must have so many samples, of which so many cross files. */
+static void expect_counts(const char *directory, const vt_dataset_options *options, int64_t samples, int64_t crossing)
+{
+    SCOPED(vt_dataset) *dataset = open_in(directory, options);
+    const vt_source *source = vt_dataset_source(dataset);
+    EXPECT(source->sample_count == samples && source->crossing_samples == crossing, "%s: %lld, %lld", directory,
+           (long long)source->sample_count, (long long)source->crossing_samples);
 }
 
 enum { MOST_FLOATS = 3 * TEST_NC_POINTS };
@@ -85,7 +95,7 @@ TEST(samples_cross_files)
         options.history = round / 4 % 3;
         options.dt = 1 + round / 12;
         options.in_channels = options.history + 1;
-        vt_dataset *whole = open_in("whole", &options), *cut = open_in("cut", &options);
+        SCOPED(vt_dataset) *whole = open_in("whole", &options), *cut = open_in("cut", &options);
         if (round / 2 % 2 == 1) {
             EXPECT_OK(test_keep_frames(whole));
             EXPECT_OK(test_keep_frames(cut));
@@ -103,21 +113,16 @@ TEST(samples_cross_files)
         whole = open_in("whole", &options);
         cut = open_in("cut", &options);
         expect_same_samples(whole, cut, 2);
-        vt_dataset_close(&whole);
-        vt_dataset_close(&cut);
     }
     vt_dataset_options options = test_nc_options("t");
-    vt_dataset *cut = open_in("cut", &options);
+    SCOPED(vt_dataset) *cut = open_in("cut", &options);
     const vt_source *source = vt_dataset_source(cut);
     source->kind->describe(source, 6, text, sizeof text);
-    EXPECT(strstr(text, "x_2013-01.nc, time 6") != NULL, "%s", text);
+    EXPECT_PART(text, "x_2013-01.nc, time 6");
     source->kind->describe(source, 9, text, sizeof text);
-    EXPECT(strstr(text, "x_2013-03.nc, time 1") != NULL, "%s", text);
-    vt_dataset_close(&cut);
+    EXPECT_PART(text, "x_2013-03.nc, time 1");
     options.files_apart = true;
-    cut = open_in("cut", &options);
-    EXPECT(vt_dataset_source(cut)->sample_count == 6 + 0 + 1 + 9 && vt_dataset_source(cut)->crossing_samples == 0);
-    vt_dataset_close(&cut);
+    expect_counts("cut", &options, 6 + 0 + 1 + 9, 0);
 }
 
 /* The same holds for the batches that the steps get, shuffled and read ahead. */
@@ -164,19 +169,13 @@ TEST(files_that_do_not_follow)
     write_part("gap/x_2013-02.nc", 5, 4, true);
     write_part("gap/x_2013-03.nc", 9, 4, false);
     write_part("gap/x_2013-04.nc", 13, 4, true);
-    vt_dataset *dataset = open_in("gap", &options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 4 * 3);
-    vt_dataset_close(&dataset);
+    expect_counts("gap", &options, 4 * 3, 0);
     write_part("turned/a_2014.nc", 0, 4, true);
     write_part("turned/b_2013.nc", 4, 4, true);
-    dataset = open_in("turned", &options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 2 * 3);
-    vt_dataset_close(&dataset);
+    expect_counts("turned", &options, 2 * 3, 0);
     write_part("named/x_2013.nc", 0, 4, false);
     write_part("named/x_20130102.nc", 4, 4, false);
-    dataset = open_in("named", &options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 2 * 3);
-    vt_dataset_close(&dataset);
+    expect_counts("named", &options, 2 * 3, 0);
 }
 
 /* A file for each time: the dates tell the time between them. */
@@ -184,14 +183,12 @@ TEST(files_of_one_time_each)
 {
     vt_dataset_options options = test_nc_options("t");
     for (int i = 0; i < 6; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
+        const char *name = SETTINGS("days/x_2013-01-%02d.nc", i + 1);
         write_part(name, i < 4 ? i : i + 3, 1, true);
     }
-    vt_dataset *dataset = open_in("days", &options);
+    SCOPED(vt_dataset) *dataset = open_in("days", &options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 3 + 1 && vt_dataset_source(dataset)->crossing_samples == 4);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
-    vt_dataset_close(&dataset);
 }
 
 /* One of them is an hour early: the others still say how far apart they are. */
@@ -199,14 +196,11 @@ TEST(files_of_one_time_each_and_one_early)
 {
     const vt_dataset_options options = test_nc_options("t");
     for (int i = 0; i < 8; i++) {
-        char name[64];
         const double hour = 24 * i - (i == 3), minute = hour + (i % 2) / 60.;
-        snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
-        test_nc_write(name, 1, &minute, "hours since 2013-01-01");
+        test_nc_write(SETTINGS("days/x_2013-01-%02d.nc", i + 1), 1, &minute, "hours since 2013-01-01");
     }
-    vt_dataset *dataset = open_in("days", &options);
+    SCOPED(vt_dataset) *dataset = open_in("days", &options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 + 3 && vt_dataset_minutes_a_time(dataset) == 1440);
-    vt_dataset_close(&dataset);
 }
 
 /* The middles of months, a file each: the dates alone say a month apart, and so may time_step. */
@@ -217,18 +211,14 @@ TEST(files_of_one_month_each)
     vt_dataset_options options = test_nc_options("t");
     vt_date date = {0};
     char text[VT_DATE_SIZE] = "";
-    for (int i = 0; i < 4; i++) {
-        snprintf(text, sizeof text, "months/x_2013-%02d.nc", i + 1);
-        write_part(text, middles[i], 1, true);
-    }
+    for (int i = 0; i < 4; i++) write_part(SETTINGS("months/x_2013-%02d.nc", i + 1), middles[i], 1, true);
     for (int i = 0; i < 2; i++) {
         options.form.time_step = said[i];
-        vt_dataset *dataset = open_in("months", &options);
+        SCOPED(vt_dataset) *dataset = open_in("months", &options);
         EXPECT(vt_dataset_source(dataset)->sample_count == 3 && vt_dataset_source(dataset)->crossing_samples == 3);
         EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && !vt_dataset_step_is_assumed(dataset));
         EXPECT(vt_dataset_date(dataset, 2, 0, &date));
-        EXPECT(strcmp(vt_date_format(date, text), "2013-03-16 12:00") == 0, "%s", text);
-        vt_dataset_close(&dataset);
+        EXPECT_TEXT(vt_date_format(date, text), "2013-03-16 12:00");
     }
     vt_dataset *dataset = NULL;
     options.form.time_step = "6h"; /* the dates contradict it */
@@ -276,10 +266,9 @@ TEST(times_by_their_number)
             test_expect_open_error(&options, "no time coordinate, and the period that its name gives holds only ");
             options.form.time_step = "15min";
         }
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         const int64_t minutes = vt_dataset_step_is_assumed(dataset) ? 0 : vt_dataset_minutes_a_time(dataset);
         EXPECT(minutes == (known[i].minutes < 0 ? 15 : known[i].minutes), "%s: %lld", path, (long long)minutes);
-        vt_dataset_close(&dataset);
     }
     vt_dataset_options options = test_fields_options(&one);
     write_times("a/2001.h5", 8760);
@@ -315,9 +304,8 @@ TEST(times_by_an_attribute)
         if (i == 1)
             test_expect_open_error(&options, "the attribute 'time_step' of 'fields' is 'soon', which is no length");
         if (i == 1) break;
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         EXPECT(vt_dataset_minutes_a_time(dataset) == 180);
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -330,14 +318,12 @@ static void expect_shared(const char *one, int64_t limit, const char *other, con
     vt_dataset_options options = test_nc_options("t"), others = options;
     options.sample_limit = limit;
     others.set = VT_SET_VALIDATION;
-    vt_dataset *a = open_in(one, &options), *b = open_in(other, &others);
+    SCOPED(vt_dataset) *a = open_in(one, &options), *b = open_in(other, &others);
     char *sentence = vt_dataset_source(a)->kind->shared(vt_dataset_source(a), vt_dataset_source(b));
     EXPECT((sentence == NULL) == (first == NULL), "%s", sentence != NULL ? sentence : "nothing is said");
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, first) != NULL, "'%s' lacks '%s'", sentence, first);
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, second) != NULL, "'%s' lacks '%s'", sentence, second);
     free(sentence);
-    vt_dataset_close(&a);
-    vt_dataset_close(&b);
 }
 
 TEST(training_and_validation_overlap)
@@ -371,11 +357,10 @@ TEST(many_variables_of_one_time)
 {
     enum { VARIABLES = 66 };
     const double times[] = {0, 6, 12};
-    vt_text words = {0};
+    SCOPED(vt_text) words = {0};
     hid_t files[2] = {test_nc_create("most.nc"), test_nc_create("others.nc")};
     for (int i = 0; i < VARIABLES; i++) {
-        char name[8];
-        snprintf(name, sizeof name, "v%d", i);
+        const char *name = SETTINGS("v%d", i);
         vt_text_append(&words, "%s ", name);
         H5Dclose(test_nc_variable(files[i >= 64], name, 3, H5T_IEEE_F32LE));
     }
@@ -387,10 +372,8 @@ TEST(many_variables_of_one_time)
     options.in_channels = options.out_channels = VARIABLES;
     options.form.period = "2013";
     options.form.period_option = "train_period";
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 && vt_dataset_about(dataset)->channels == VARIABLES);
-    vt_dataset_close(&dataset);
-    vt_text_close(&words);
 }
 
 TEST(times_twice_in_a_folder)
@@ -400,10 +383,8 @@ TEST(times_twice_in_a_folder)
     write_part("a/x_2013-01.nc", 0, 8, true);
     write_part("a/x_2013-02.nc", 6, 8, true);
     test_log_begin();
-    vt_dataset *dataset = open_in("a", &options);
-    vt_dataset_close(&dataset);
-    const char *text = test_log_end();
-    EXPECT(strstr(text, "the times from 2013-01-02 12:00 to 2013-01-02 18:00 come twice") != NULL, "%s", text);
+    expect_counts("a", &options, 7 + 7, 0);
+    EXPECT_PART(test_log_end(), "the times from 2013-01-02 12:00 to 2013-01-02 18:00 come twice");
     test_fields_write(test_path("years/2013.h5"), &year);
     test_fields_write(test_path("years/2014.h5"), &year);
     test_fields_write(test_path("years/2015.h5"), &year);
@@ -412,19 +393,14 @@ TEST(times_twice_in_a_folder)
     test_fields_write(test_path("hourly/2012.h5"),
                       &(test_fields){.times = 8784, .channels = 1, .height = 2, .width = 2});
     test_log_begin();
-    of_fields.directory = test_path("years");
-    dataset = open_in("years", &of_fields);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 3 * 1459); /* the tutorials' sets: no sample crosses files */
-    vt_dataset_close(&dataset);
-    dataset = open_in("hourly", &of_fields);
-    vt_dataset_close(&dataset);
-    text = test_log_end();
+    expect_counts("years", &of_fields, 3 * 1459, 0); /* the tutorials' sets: no sample crosses files */
+    expect_counts("hourly", &of_fields, 8783 + 8759, 0);
+    const char *text = test_log_end();
     EXPECT(strstr(text, "WARNING") == NULL, "%s", text);
     test_fields_write(test_path("years/again_2014.h5"), &year);
     test_log_begin();
-    dataset = open_in("years", &of_fields);
-    vt_dataset_close(&dataset);
+    expect_counts("years", &of_fields, 4 * 1459, 0);
     text = test_log_end();
-    EXPECT(strstr(text, "the times from 2014-01-01 00:00 to 2014-12-31 18:00 come twice: ") != NULL, "%s", text);
-    EXPECT(strstr(text, "years/again_2014.h5") != NULL, "%s", text);
+    EXPECT_PART(text, "the times from 2014-01-01 00:00 to 2014-12-31 18:00 come twice: ");
+    EXPECT_PART(text, "years/again_2014.h5");
 }

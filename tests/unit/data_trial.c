@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/config.h"
+#include "settings.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "storage/hdf5_access.h"
@@ -102,7 +103,7 @@ TEST(a_trial_has_limits_of_memory)
 /* In a process that has one: its trials' words arrive. If the helper has ended, files are read without a trial. */
 static bool try_with_helper(void)
 {
-    char *text = vt_allocate(((size_t)4 << 20) + 1, 1, "a test");
+    char *text = vt_test_owned(vt_allocate(((size_t)4 << 20) + 1, 1, "a test"));
     memset(text, 'x', (size_t)4 << 20);
     vt_log_filter.muted = true;
     vt_trial_start_helper();
@@ -110,7 +111,6 @@ static bool try_with_helper(void)
     const bool crashes = try_to("crash") == VT_ERROR;
     const bool is_named = strstr(vt_error_text(), "a.h5: HDF5 crashed (Segmentation fault) when it was tried") != NULL;
     const bool unguarded = try_to("end the helper") == VT_OK && try_to("crash") == VT_OK;
-    free(text);
     return reads && crashes && is_named && unguarded;
 }
 
@@ -140,20 +140,12 @@ TEST(a_file_among_many_over_which_hdf5_crashes)
     FILE *file = fopen("tests/fuzz/corpus/fields/fill_value_crash", "r");
     const size_t count = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    for (int i = 0; i < FILES; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%d.h5", 2001 + i);
-        test_fields_write(test_path(name), &fields);
-    }
+    for (int i = 0; i < FILES; i++) test_fields_write(test_path(SETTINGS("%d.h5", 2001 + i)), &fields);
     vt_dataset_options options = TEST_OPTIONS(.height = 2, .width = 2, .in_channels = 1, .out_channels = 1);
     vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 2 * FILES);
     vt_dataset_close(&dataset);
-    char name[32];
-    snprintf(name, sizeof name, "%d.h5", 2001 + BAD);
-    file = fopen(test_path(name), "w");
-    EXPECT(fwrite(bytes, 1, count, file) == count);
-    fclose(file);
+    test_write(SETTINGS("%d.h5", 2001 + BAD), bytes, count);
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "/2022.h5: HDF5 crashed (Segmentation fault) when it was tried");
     EXPECT(dataset == NULL);
 }
@@ -164,9 +156,8 @@ static const test_fields small = {.times = 3, .channels = 2, .height = 4, .width
 
 static vt_status open_one(const char *path)
 {
-    vt_fields_file *file = NULL;
+    SCOPED(vt_fields_file) *file = NULL;
     vt_status status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){0}, &file);
-    vt_fields_file_close(&file);
     return status;
 }
 

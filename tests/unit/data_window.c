@@ -42,7 +42,7 @@ static void expect_window(const vt_dataset_options *base, const test_fields *fie
             vt_dataset_options options = *base;
             options.first_row = first;
             options.rows = count;
-            vt_dataset *dataset = test_open(&options);
+            SCOPED(vt_dataset) *dataset = test_open(&options);
             if (first == 2) EXPECT_OK(test_keep_frames(dataset));
             for (int64_t sample = 0; sample < 2 * (TIMES - 1); sample++) {
                 const int64_t t = sample % (TIMES - 1);
@@ -56,7 +56,6 @@ static void expect_window(const vt_dataset_options *base, const test_fields *fie
                     EXPECT(target[i] == (float)test_value(fields, t + 1, c, y, x) && target[i] == later[i]);
                 }
             }
-            vt_dataset_close(&dataset);
         }
 }
 
@@ -118,7 +117,7 @@ TEST(windows_in_either_convention)
             options.width = 6;
             expect_window(&options, &plain, 3, grids[g].column);
         }
-    vt_dataset *training = NULL, *validation = NULL; /* the same meridians, written in another way */
+    SCOPED(vt_dataset) *training = NULL, *validation = NULL; /* the same meridians, written in another way */
     vt_dataset_options options = test_fields_options(&plain), others = options;
     write_grid("train/2001.h5", &plain, 0, 22.5, false);
     write_grid("valid/2002.h5", &plain, 180, 22.5, true);
@@ -131,8 +130,6 @@ TEST(windows_in_either_convention)
     validation = test_open(&others);
     EXPECT_OK(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)));
     EXPECT(vt_dataset_latitudes(training)[0] == 20 && vt_dataset_latitudes(training)[3] == -40);
-    vt_dataset_close(&training);
-    vt_dataset_close(&validation);
 }
 
 /* The first meridian repeated at the end counts once. */
@@ -144,10 +141,9 @@ TEST(window_over_a_repeated_meridian)
     options.height = ROWS;
     options.width = 4; /* 312, 336, 0, 24 */
     float input[CHANNELS * ROWS * 4], target[CHANNELS * ROWS * 4];
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
     EXPECT(input[1] == 14 && input[2] == 0 && input[3] == 1, "%g %g", (double)input[1], (double)input[2]);
-    vt_dataset_close(&dataset);
 }
 
 TEST(repeated_meridians_are_seen)
@@ -176,16 +172,14 @@ TEST(window_names_the_place_of_a_nan)
         options.direct = round % 2 == 0;
         if (round == 2) fields.chunk[0] = fields.chunk[1] = 1, fields.chunk[2] = 3, fields.chunk[3] = 4;
         write_grid("2001.h5", &fields, 0, 22.5, false);
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         EXPECT_ERROR(vt_dataset_read(dataset, 0, input, target), "NaN at time 0, channel 0, row 5, column 1;");
-        vt_dataset_close(&dataset);
     }
     fields.poison_index = 5 * COLUMNS + 7; /* outside */
     write_grid("2001.h5", &fields, 0, 22.5, false);
     float input[CHANNELS * 4 * 6], target[CHANNELS * 4 * 6];
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
-    vt_dataset_close(&dataset);
 }
 
 TEST(windows_that_are_not_there)
@@ -215,7 +209,7 @@ TEST(windows_that_go_round)
     vt_dataset_options options = test_fields_options(&plain);
     options.round = true;
     test_fields_write(test_path("2001.h5"), &plain); /* no longitudes: assumed to go around the globe */
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     vt_dataset_close(&dataset);
     for (int round = 0; round < 2; round++) { /* also across 0, and with the first meridian twice */
         write_grid("2001.h5", &plain, 350, round == 0 ? 22.5 : 24, round == 0);
@@ -230,7 +224,6 @@ TEST(windows_that_go_round)
     test_expect_open_error(&options, "go from 200 to 230; use --pad=edge");
     options.round = false;
     dataset = test_open(&options);
-    vt_dataset_close(&dataset);
 }
 
 TEST(advice_on_windows)
@@ -242,12 +235,11 @@ TEST(advice_on_windows)
     vt_frame_window window;
     EXPECT_OK(vt_window_find(&range, &grid, "x", &window));
     EXPECT(window.first_row == 3 && window.rows == 4 && window.first_column == 14 && window.width == 5);
-    char *advice = vt_window_advice(&range, &grid, &window, 4);
+    char *advice = vt_test_owned(vt_window_advice(&range, &grid, &window, 4));
     EXPECT(advice != NULL &&
                strcmp(advice, "lon_range [-45, 22.5] would be 4 columns, lon_range [-45, 112.5] would be 8 "
                               "columns") == 0,
            "%s", advice);
-    free(advice);
     advice = vt_window_advice(&range, &grid, &window, 5);
     EXPECT(advice != NULL && strcmp(advice, "lat_range [-60, 20] would be 5 rows") == 0, "%s", advice);
     free(advice);

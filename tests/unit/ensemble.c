@@ -58,7 +58,7 @@ TEST(crps_is_the_double_sum)
         for (int64_t i = 0; i < FIELDS; i++) values[m][i] = (float)(280 + 3 * normal((uint64_t)m, i));
     }
     for (int64_t i = 0; i < FIELDS; i++) target[i] = i % 11 == 0 ? NAN : (float)(280 + 4 * normal(MEMBERS, i));
-    vt_scores *ensemble = opened(MEMBERS, CHANNELS, HEIGHT, WIDTH, latitudes);
+    SCOPED(vt_scores) *ensemble = opened(MEMBERS, CHANNELS, HEIGHT, WIDTH, latitudes);
     vt_ensemble_add(ensemble, 1, members, target);
     for (int64_t c = 0; c < CHANNELS; c++) {
         double crps = 0, variance = 0, weights = 0;
@@ -83,7 +83,6 @@ TEST(crps_is_the_double_sum)
     values[2][5] = NAN; /* not a missing point: it must show */
     vt_ensemble_add(ensemble, 0, members, target);
     EXPECT(isnan(vt_ensemble_crps(ensemble, 0, 0, 0)) && isfinite(vt_ensemble_crps(ensemble, 0, 1, 0)));
-    vt_scores_close(&ensemble);
 }
 
 /* The CRPS of one member is its MAE, and it has no spread; equal members have that CRPS, too, and a spread of 0. */
@@ -95,11 +94,11 @@ TEST(ensembles_of_one)
     for (int64_t i = 0; i < FIELDS; i++) target[i] = (float)normal(1, i);
     const vt_scores_options options = {
         .leads = 2, .channels = CHANNELS, .height = HEIGHT, .width = WIDTH, .latitudes = latitudes, .stds = stds};
-    vt_scores *scores = NULL;
+    SCOPED(vt_scores) *scores = NULL;
     vt_scores_open(&options, &scores);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, NULL, NULL, {0}});
-    vt_scores *one = opened(1, CHANNELS, HEIGHT, WIDTH, latitudes),
-              *three = opened(3, CHANNELS, HEIGHT, WIDTH, latitudes);
+    SCOPED(vt_scores) *one = opened(1, CHANNELS, HEIGHT, WIDTH, latitudes),
+                      *three = opened(3, CHANNELS, HEIGHT, WIDTH, latitudes);
     vt_ensemble_add(one, 0, equal, target);
     vt_ensemble_add(three, 0, equal, target);
     for (int64_t c = 0; c < CHANNELS; c++) {
@@ -108,9 +107,6 @@ TEST(ensembles_of_one)
         EXPECT(isnan(vt_ensemble_spread(one, 0, c)) && isnan(vt_ensemble_ratio(one, 0, c, 0)));
         EXPECT(vt_ensemble_spread(three, 0, c) < 1e-7 && vt_ensemble_ratio(three, 0, c, 0) < 1e-7);
     }
-    vt_scores_close(&scores);
-    vt_scores_close(&one);
-    vt_scores_close(&three);
 }
 
 /* Members and target from the same standard normal distribution: the ratio is 1, and whatever the number of members,
@@ -120,16 +116,14 @@ TEST(ensembles_that_are_right)
     enum { LONG = 60000 };
     const double equator[] = {0};
     for (int64_t count = 2; count <= 6; count += 2) {
-        float *values = malloc((size_t)((count + 1) * LONG) * sizeof *values);
+        float *values = vt_test_owned(malloc((size_t)((count + 1) * LONG) * sizeof *values));
         const float *members[6];
         for (int64_t i = 0; i < (count + 1) * LONG; i++) values[i] = (float)normal(3, i);
         for (int64_t m = 0; m < count; m++) members[m] = values + (m + 1) * LONG;
-        vt_scores *ensemble = opened(count, 1, 1, LONG, equator);
+        SCOPED(vt_scores) *ensemble = opened(count, 1, 1, LONG, equator);
         vt_ensemble_add(ensemble, 0, members, values);
         EXPECT_NEAR(vt_ensemble_crps(ensemble, 0, 0, 0), 1 / sqrt(M_PI), 0.008);
         EXPECT_NEAR(vt_ensemble_ratio(ensemble, 0, 0, 0), 1, 0.02);
-        vt_scores_close(&ensemble);
-        free(values);
     }
 }
 
@@ -187,14 +181,13 @@ TEST(ranks_by_hand)
     const float a[] = {1, 1, 4}, b[] = {4, 2, 2}, c[] = {2, 4, 1}, target[] = {2, 5, 0}, part[] = {NAN, 5, NAN};
     const float *const members[] = {a, b, c};
     const double expected[] = {1 / 2.5, 0.25 / 2.5, 0.25 / 2.5, 1 / 2.5};
-    vt_scores *ensemble = opened(3, 1, 3, 1, rows);
+    SCOPED(vt_scores) *ensemble = opened(3, 1, 3, 1, rows);
     vt_ensemble_add(ensemble, 0, members, target);
     vt_ensemble_add(ensemble, 1, members, part);
     for (int64_t rank = 0; rank < 4; rank++) {
         EXPECT_NEAR(vt_ensemble_rank(ensemble, 0, 0, rank), expected[rank], 1e-15);
         EXPECT_NEAR(vt_ensemble_rank(ensemble, 1, 0, rank), rank == 3, 1e-15);
     }
-    vt_scores_close(&ensemble);
 }
 
 /* What comes is like one more member: the ranks are equally frequent. TIMES * POINTS of them, of which `n` vary like
@@ -213,7 +206,7 @@ TEST(ranks_of_a_right_ensemble_are_flat)
         squares += pow(cos(rows[y] * M_PI / 180), 2) / SIDE;
     }
     const double n = (double)TIMES * POINTS * sum * sum / squares, flat = 1. / (MEMBERS + 1);
-    vt_scores *ensemble = opened(MEMBERS, 1, SIDE, SIDE, rows);
+    SCOPED(vt_scores) *ensemble = opened(MEMBERS, 1, SIDE, SIDE, rows);
     for (int64_t time = 0; time < TIMES; time++) {
         for (int64_t m = 0; m <= MEMBERS; m++)
             for (int64_t i = 0; i < POINTS; i++) {
@@ -228,7 +221,6 @@ TEST(ranks_of_a_right_ensemble_are_flat)
         EXPECT_NEAR(vt_ensemble_rank(ensemble, 0, 0, rank), flat, 5 * sqrt(flat * (1 - flat) / n));
     }
     EXPECT_NEAR(sum, 1, 1e-12);
-    vt_scores_close(&ensemble);
 }
 
 /* Two whole blocks of 8 x 8 points lie in 9 x 17 points: members that are the same in each of them score as two points
@@ -249,7 +241,7 @@ TEST(blocks_score_as_points)
         fields[2][i] = inside ? target[block] + 2 * ripple : 0;
     }
     const float *const members[] = {fields[0], fields[1]}, *const points[] = {a, b};
-    vt_scores *ensemble = opened(2, 1, ROWS, COLUMNS, rows), *small = opened(2, 1, 1, 2, one);
+    SCOPED(vt_scores) *ensemble = opened(2, 1, ROWS, COLUMNS, rows), *small = opened(2, 1, 1, 2, one);
     vt_ensemble_add(ensemble, 0, members, fields[2]);
     vt_ensemble_add(small, 0, points, target);
     EXPECT_NEAR(vt_ensemble_crps(ensemble, 0, 0, 1), vt_ensemble_crps(small, 0, 0, 0), 1e-12);
@@ -262,8 +254,6 @@ TEST(blocks_score_as_points)
     fields[2][3] = NAN; /* the first block is left out; the second is 4, -2 */
     vt_ensemble_add(ensemble, 1, members, fields[2]);
     EXPECT_NEAR(vt_ensemble_crps(ensemble, 1, 0, 1), (1 + 7) / 2. - 6 / 2., 1e-12);
-    vt_scores_close(&ensemble);
-    vt_scores_close(&small);
 }
 
 /* The CRPS is the integral of (P(x) - [x >= value])^2: here by the trapezoid rule on both sides of the value. */
@@ -298,7 +288,7 @@ TEST(dressed_forecasts_by_hand)
     const float season[] = {NAN, 5, 5}, mean[] = {1, 2, 4}, spreads[] = {1, 2, 3};
     const vt_scores_options options = {2, 1, 3, 1, rows, mean, .members = 1};
     vt_score_fields fields = {forecast, target, NULL, season, {stds, spreads}};
-    vt_scores *scores = NULL;
+    SCOPED(vt_scores) *scores = NULL;
     vt_scores_open(&options, &scores);
     EXPECT(isnan(vt_scores_mean(scores, 0, 0, VT_SCORE_DRESSED)));
     vt_scores_add(scores, 0, &fields);
@@ -311,7 +301,6 @@ TEST(dressed_forecasts_by_hand)
     EXPECT(isnan(vt_scores_mean(scores, 1, 0, VT_SCORE_DRESSED))); /* it must show */
     const double expected = 0.5 * vt_normal_crps(1 - 1, 1) + vt_normal_crps(2 - 2, 2) + vt_normal_crps(4 - 9, 3);
     EXPECT_NEAR(vt_scores_mean(scores, 1, 0, VT_SCORE_DRESSED + 1), expected / 2.5, 1e-15);
-    vt_scores_close(&scores);
 }
 
 /* The file's memory: zeros at first, then what was written; what can't be had is refused. */

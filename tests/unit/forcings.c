@@ -164,15 +164,13 @@ enum { TIMES = 14, ROWS = 3, COLUMNS = 4, CHANNELS = 2, POINTS = ROWS * COLUMNS,
 static void write_set(const char *directory, const char *calendar)
 {
     static const char *const names[] = {"2013.h5", "2015.h5"};
-    char path[64];
     for (int f = 0; f < 2; f++) {
         static float values[TIMES * CHANNELS * POINTS];
         double times[TIMES];
         const hsize_t extent[4] = {TIMES, CHANNELS, ROWS, COLUMNS};
         for (int i = 0; i < TIMES * CHANNELS * POINTS; i++) values[i] = (float)(270 + 1000 * f + i % 97);
         for (int i = 0; i < TIMES; i++) times[i] = 6 * i + 24000.0 * f;
-        snprintf(path, sizeof path, "%s/%s", directory, names[f]);
-        hid_t file = test_create(test_path(path));
+        hid_t file = test_create(test_path(SETTINGS("%s/%s", directory, names[f])));
         hid_t fields = test_dataset(file, "fields", H5T_IEEE_F32LE, 4, extent, H5T_NATIVE_FLOAT, values);
         for (int v = 0; v < 4; v++) { /* which all differ */
             const hsize_t own[3] = {TIMES, ROWS, COLUMNS};
@@ -228,34 +226,18 @@ static vt_status open_source(vt_config *config, vt_span rows, vt_source **source
 
 static vt_loader *open_loader(vt_source *source, int64_t workers, bool skip_bad)
 {
-    vt_loader *loader = NULL;
-    EXPECT_OK(vt_loader_open(&(vt_loader_options){.source = source,
-                                                  .global_batch_size = BATCH,
-                                                  .drop_last = true,
-                                                  .shuffle = true,
-                                                  .seed = 3,
-                                                  .prefetch = 2,
-                                                  .workers = workers,
-                                                  .skip_bad = skip_bad},
-                             &loader));
-    VT_ASSERT(loader != NULL);
-    return loader;
+    return TEST_LOADER_OF(source, .global_batch_size = BATCH, .drop_last = true, .shuffle = true, .seed = 3,
+                          .prefetch = 2, .workers = workers, .skip_bad = skip_bad);
 }
 
 /* Calls look(batch) for all batches of three epochs. */
 static void for_each_batch(vt_source *source, int64_t workers, bool skip_bad, void (*look)(const vt_batch *batch))
 {
-    const vt_batch *batch = NULL;
-    vt_loader *loader = open_loader(source, workers, skip_bad);
+    SCOPED(vt_loader) *loader = open_loader(source, workers, skip_bad);
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         vt_loader_begin(loader, epoch, 0);
-        for (;;) {
-            EXPECT_OK(vt_loader_next(loader, &batch));
-            if (batch == NULL) break;
-            look(batch);
-        }
+        for (const vt_batch *batch; (batch = test_next(loader)) != NULL;) look(batch);
     }
-    vt_loader_close(&loader);
 }
 
 /* What a sample's forcings must be, from the parts: the date of the sample, and the fields of the file above. */
@@ -330,10 +312,10 @@ TEST(forcings_of_samples)
         for (int how = 0; how < 6; how++) {
             const vt_span rows = parts[how % 2];
             const bool on_device = how / 2 == 2;
-            vt_source *source = NULL;
+            SCOPED(vt_source) *source = NULL;
             write_set("set", calendars[c]);
             write_static("fixed.nc", ROWS);
-            vt_config *config = config_of(SETTINGS(FORCINGS "%s/fixed.nc", vt_test_directory()));
+            SCOPED(vt_config) *config = config_of(SETTINGS(FORCINGS "%s/fixed.nc", vt_test_directory()));
             config->cache = on_device ? VT_CACHE_DEVICE : VT_CACHE_NONE;
             EXPECT_OK(open_source(config, rows, &source));
             VT_ASSERT(source != NULL);
@@ -343,8 +325,6 @@ TEST(forcings_of_samples)
             if (how / 2 == 1) EXPECT_OK(source->kind->keep_frames(source));
             for_each_batch(source, how % 3, false, expect_batch);
             if (on_device) for_each_batch(source, 0, false, expect_pieces);
-            vt_source_close(&source);
-            vt_config_close(&config);
         }
 }
 
@@ -375,10 +355,10 @@ TEST(variables_that_are_forcings)
 {
     static const vt_span parts[] = {{0, ROWS}, {1, 2}};
     for (int how = 0; how < 6; how++) {
-        vt_source *source = NULL;
+        SCOPED(vt_source) *source = NULL;
         write_set("set", "standard");
-        vt_config *config = config_of("variables=[c,a,b,d] roles=[b=diagnostic,c=forcing,d=forcing] "
-                                      "forcings=[cos_lat,cos_zenith] n_in_channels=2 n_out_channels=2");
+        SCOPED(vt_config) *config = config_of("variables=[c,a,b,d] roles=[b=diagnostic,c=forcing,d=forcing] "
+                                              "forcings=[cos_lat,cos_zenith] n_in_channels=2 n_out_channels=2");
         config->cache = how / 2 == 2 ? VT_CACHE_DEVICE : VT_CACHE_NONE;
         EXPECT(strcmp(config->variables, "[a, b, c, d]") == 0 && vt_config_forcing_channels(config) == 4);
         const vt_span rows = parts[how % 2];
@@ -387,8 +367,6 @@ TEST(variables_that_are_forcings)
         if (how / 2 == 1) EXPECT_OK(source->kind->keep_frames(source));
         for_each_batch(source, how % 3, false, expect_variables);
         if (how / 2 == 2) for_each_batch(source, 0, false, expect_pieces);
-        vt_source_close(&source);
-        vt_config_close(&config);
     }
 }
 
@@ -398,13 +376,13 @@ TEST(forcings_of_a_rollout)
     enum { STEPS = 3, KNOWN = 2, FLOATS = KNOWN * POINTS };
     static float input[2 * CHANNELS * POINTS], target[STEPS * CHANNELS * POINTS], forcings[STEPS * FLOATS], one[FLOATS];
     write_set("set", "standard");
-    vt_config *config = config_of("forcings=cos_zenith,sin_day");
+    SCOPED(vt_config) *config = config_of("forcings=cos_zenith,sin_day");
     vt_dataset_options options = vt_fields_options(config, VT_SET_TRAINING);
     options.directory = config->train_data_path;
     options.option_name = "train_data_path";
     options.known = vt_known_options_of(config);
     options.targets = options.reach = STEPS;
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     vt_source *source = vt_dataset_source(dataset);
     EXPECT(source->sample_count == 2 * (TIMES - 4) && source->specs[2].shape[0] == STEPS);
     EXPECT(vt_tensor_values(&source->specs[2]) == STEPS * FLOATS);
@@ -433,8 +411,6 @@ TEST(forcings_of_a_rollout)
         }
     }
     reading->close(plan);
-    vt_dataset_close(&dataset);
-    vt_config_close(&config);
 }
 
 /* ---- departures ---- */
@@ -446,7 +422,7 @@ static void write_climatology(int channels, int rows)
     static const double latitudes[] = {50, 40, 30, 20}, longitudes[] = {350, 355, 0, 5};
     const vt_seasonal_fit_options options = {.channels = channels, .height = rows, .width = COLUMNS, .harmonics = 1};
     const vt_seasonal_fit_labels labels = {NULL, latitudes, longitudes, NULL};
-    vt_seasonal_fit *fit = vt_seasonal_fit_open(&options);
+    SCOPED(vt_seasonal_fit) *fit = vt_seasonal_fit_open(&options);
     char *summary = NULL;
     float fields[3 * 4 * COLUMNS];
     vt_date date = date_of("2012-01-01T00:00", VT_CALENDAR_STANDARD);
@@ -458,7 +434,6 @@ static void write_climatology(int channels, int rows)
         EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
     }
     EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, &labels, test_path("climatology.h5"), &summary));
-    vt_seasonal_fit_close(&fit);
     free(summary);
 }
 
@@ -535,17 +510,16 @@ static void poison(const char *name, int rank)
 /* Where a loss is not finite, the forcings of a sample that its files hold are looked at, too. */
 TEST(forcings_are_checked)
 {
-    vt_source *source = NULL;
+    SCOPED(vt_source) *source = NULL;
     write_set("set", "standard");
     poison("d", 3);
-    vt_config *config = config_of("variables=[a,b,c,d] roles=[b=diagnostic,c=forcing,d=forcing] n_in_channels=2 "
-                                  "n_out_channels=2");
+    SCOPED(vt_config) *config =
+        config_of("variables=[a,b,c,d] roles=[b=diagnostic,c=forcing,d=forcing] n_in_channels=2 "
+                  "n_out_channels=2");
     EXPECT_OK(open_source(config, (vt_span){0, ROWS}, &source));
     VT_ASSERT(source != NULL);
     EXPECT_OK(source->kind->check(source, 3));
     EXPECT_ERROR(source->kind->check(source, 4), "'d' is NaN at time 5, channel 3 (d), row 1, column 2");
-    vt_source_close(&source);
-    vt_config_close(&config);
 }
 
 /* Past HDF5 and through it, contiguous and chunked, of all rows and of some, with the host's cache and without, by
@@ -557,11 +531,11 @@ TEST(departures_of_samples)
     for (int how = 0; how < 32; how++) {
         const bool chunked = (how & 1) != 0, keeps = (how & 4) != 0, bad = (how & 8) != 0;
         const vt_span rows = parts[how >> 1 & 1];
-        vt_source *source = NULL;
+        SCOPED(vt_source) *source = NULL;
         write_set("set", "standard");
         if (chunked) chunk_set();
         if (bad) poison("fields", 4);
-        vt_config *config = config_of("");
+        SCOPED(vt_config) *config = config_of("");
         vt_dataset_options options = vt_fields_options(config, VT_SET_TRAINING);
         options.directory = config->train_data_path;
         options.option_name = "train_data_path";
@@ -576,10 +550,8 @@ TEST(departures_of_samples)
         VT_ASSERT(source != NULL && climatology != NULL);
         if (keeps) EXPECT_OK(source->kind->keep_frames(source));
         for_each_batch(source, how % 3, bad, expect_departures);
-        vt_source_close(&source);
         vt_seasonal_close(&climatology);
         vt_dataset_close(&plain_set);
-        vt_config_close(&config);
     }
 }
 
@@ -588,18 +560,15 @@ TEST(departures_of_samples)
 static void expect_refused(const char *settings, const char *message)
 {
     vt_source *source = NULL;
-    vt_config *config = config_of(settings);
+    SCOPED(vt_config) *config = config_of(settings);
     EXPECT_ERROR(open_source(config, (vt_span){0, ROWS}, &source), message);
-    vt_config_close(&config);
 }
 
 static void expect_no_option(const char *settings, const char *message)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     set_options(config, settings);
     EXPECT_ERROR(vt_config_resolve(config), message);
-    vt_config_close(&config);
 }
 
 /* A set of one file without time coordinate, grid or date in its name. */
@@ -646,7 +615,7 @@ TEST(bad_static_fields)
 {
     float values[POINTS];
     const hsize_t extent[2] = {ROWS, COLUMNS};
-    vt_source *source = NULL;
+    SCOPED(vt_source) *source = NULL;
     for (int i = 0; i < POINTS; i++) values[i] = 7;
     write_set("set", "standard");
     hid_t file = test_create(test_path("fixed.nc"));
@@ -661,11 +630,9 @@ TEST(bad_static_fields)
     test_dataset(file, "flat", H5T_IEEE_F32LE, 2, extent, H5T_NATIVE_FLOAT, values);
     H5Fclose(file);
     expect_refused(settings, "static_fields: ");
-    vt_config *config = config_of(settings);
+    SCOPED(vt_config) *config = config_of(settings);
     config->missing = VT_GAPS_MASK;
     EXPECT_OK(open_source(config, (vt_span){0, ROWS}, &source));
-    vt_source_close(&source);
-    vt_config_close(&config);
 }
 
 TEST(bad_dates_and_climatologies)

@@ -28,7 +28,7 @@ TEST(scores_by_hand)
 {
     const float climatology[] = {0, 0, 0, 0};
     const float forecast[] = {1, 2, 3, 4}, target[] = {1, 1, 1, 1}, persistence[] = {1, 1, -1, -1};
-    vt_scores *scores = open_small(climatology);
+    SCOPED(vt_scores) *scores = open_small(climatology);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL, {0}});
     vt_scores_add(scores, 1, &(vt_score_fields){target, target, persistence, NULL, {0}});
     /* squares of differences: 0, 1 | 4, 9 */
@@ -46,7 +46,6 @@ TEST(scores_by_hand)
     EXPECT(vt_scores_cell(scores, 0, 0)[VT_SCORE_TIMES] == 2);
     EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4) / 2, 1e-12);
     EXPECT(isnan(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE)));
-    vt_scores_close(&scores);
 }
 
 /* Points that are missing in one of a score's fields count for nothing, with their weights; an initial time without any
@@ -57,7 +56,7 @@ TEST(scores_leave_gaps_out)
     const float climatology[] = {0, NAN, 0, 0};
     const float forecast[] = {1, 2, 3, 4}, target[] = {2, 1, NAN, 1}, persistence[] = {NAN, 3, 1, -1};
     const float nothing[] = {NAN, NAN, NAN, NAN}, broken[] = {1, NAN, 3, 4};
-    vt_scores *scores = open_small(climatology);
+    SCOPED(vt_scores) *scores = open_small(climatology);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL, {0}});
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, nothing, persistence, NULL, {0}});
     EXPECT(vt_scores_cell(scores, 0, 0)[VT_SCORE_TIMES] == 2);
@@ -71,7 +70,6 @@ TEST(scores_leave_gaps_out)
     EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_ACC + VT_SCORE_PERSISTENCE), -1, 1e-12); /* at one point only */
     vt_scores_add(scores, 1, &(vt_score_fields){broken, target, persistence, NULL, {0}});
     EXPECT(isnan(vt_scores_mean(scores, 1, 0, VT_SCORE_RMSE)));
-    vt_scores_close(&scores);
 }
 
 static const char *shown(vt_date date)
@@ -84,12 +82,12 @@ TEST(dates)
 {
     vt_date date, other;
     EXPECT(vt_date_parse("2003-01-05T06:30", VT_CALENDAR_STANDARD, &date));
-    EXPECT(strcmp(shown(date), "2003-01-05 06:30") == 0, "%s", shown(date));
+    EXPECT_TEXT(shown(date), "2003-01-05 06:30");
     EXPECT(vt_date_parse("2003-12-31 18:00:00Z", VT_CALENDAR_STANDARD, &date));
     EXPECT(vt_date_parse("2003-12-31T18", VT_CALENDAR_STANDARD, &other) && date.minutes == other.minutes);
-    EXPECT(strcmp(shown(vt_date_after(date, 360)), "2004-01-01 00:00") == 0, "%s", shown(vt_date_after(date, 360)));
+    EXPECT_TEXT(shown(vt_date_after(date, 360)), "2004-01-01 00:00");
     EXPECT(vt_date_parse("2004-03-01", VT_CALENDAR_STANDARD, &date)); /* a leap year */
-    EXPECT(strcmp(shown(vt_date_after(date, -1080)), "2004-02-29 06:00") == 0, "%s", shown(vt_date_after(date, -1080)));
+    EXPECT_TEXT(shown(vt_date_after(date, -1080)), "2004-02-29 06:00");
     const char *const wrong[] = {"2003-02-29", "2003-13-01", "2003-01-01T24", "2003-01-01T06:60",
                                  "yesterday",  "2003-01",    "2003-01-01x",   "",
                                  "2003-02-30", "1900-02-29", "2003-00-01",    "2003-01-00"};
@@ -126,7 +124,7 @@ TEST(dates_of_calendars)
         EXPECT(zero.minutes - date.minutes == 1440 * known[i].days, "%s: %lld days", known[i].date,
                (long long)(zero.minutes - date.minutes) / 1440);
         snprintf(text, sizeof text, "%s 00:00", known[i].date);
-        EXPECT(strcmp(shown(date), text) == 0, "%s, expected %s", shown(date), text);
+        EXPECT_TEXT(shown(date), text);
     }
     EXPECT(!vt_date_parse("1582-10-10", VT_CALENDAR_STANDARD, &date)); /* left out when the calendar changed */
     EXPECT(!vt_date_parse("2000-02-29", VT_CALENDAR_NO_LEAP, &date));
@@ -168,9 +166,9 @@ TEST(dates_of_files)
 
 TEST(meanings_of_channels)
 {
-    EXPECT(strcmp(vt_variable_of("t850").long_name, "temperature at 850 hPa") == 0);
-    EXPECT(strcmp(vt_variable_of("z500").units, "m2 s-2") == 0);
-    EXPECT(strcmp(vt_variable_of("u10").standard_name, "eastward_wind") == 0);
+    EXPECT_TEXT(vt_variable_of("t850").long_name, "temperature at 850 hPa");
+    EXPECT_TEXT(vt_variable_of("z500").units, "m2 s-2");
+    EXPECT_TEXT(vt_variable_of("u10").standard_name, "eastward_wind");
     EXPECT(vt_variable_of("t").standard_name == NULL && vt_variable_of("").standard_name == NULL);
     EXPECT(vt_variable_of("channel 3").units[0] == '\0');
 }
@@ -178,11 +176,9 @@ TEST(meanings_of_channels)
 TEST(tables)
 {
     vt_table table;
-    char *path = vt_test_owned(malloc(strlen(vt_test_directory()) + 16));
-    sprintf(path, "%s/t.csv", vt_test_directory());
-    FILE *file = fopen(path, "w");
-    fputs("step,loss,rest\n1,0.5,\n2,,7\n3,0.25", file); /* the last line is still being written */
-    fclose(file);
+    static const char first[] = "step,loss,rest\n1,0.5,\n2,,7\n3,0.25"; /* the last line is still being written */
+    static const char second[] = "channel , \"rmse_=a,b\"\r\n\"'=a,\"\"b\",1\r\n'-c,2\n";
+    const char *path = test_write("t.csv", first, sizeof first - 1);
     EXPECT_OK(vt_table_open(path, false, &table));
     EXPECT(table.rows == 2 && table.names.count == 3, "%lld rows", (long long)table.rows);
     EXPECT_NEAR(vt_table_value(&table, 0, "loss"), 0.5, 0);
@@ -190,10 +186,7 @@ TEST(tables)
     EXPECT_NEAR(vt_table_value(&table, -1, "rest"), 7, 0);
     EXPECT(isnan(vt_table_value(&table, 0, "none")) && isnan(vt_table_value(&table, 2, "loss")));
     vt_table_close(&table);
-    file = fopen(path, "w");
-    fputs("channel , \"rmse_=a,b\"\r\n\"'=a,\"\"b\",1\r\n'-c,2\n", file);
-    fclose(file);
-    EXPECT_OK(vt_table_open(path, true, &table));
+    EXPECT_OK(vt_table_open(test_write("t.csv", second, sizeof second - 1), true, &table));
     EXPECT(vt_table_find(&table, "channel") == 0 && table.rows == 2);
     EXPECT(strcmp(table.labels.names[0], "=a,\"b") == 0 && strcmp(table.labels.names[1], "-c") == 0, "%s",
            table.labels.names[0]);
@@ -209,12 +202,12 @@ TEST(sparklines)
     EXPECT(text[0] == '\0');
     for (int i = 0; i < 8; i++) vt_sparkline_add(&line, i);
     vt_sparkline_format(&line, 8, text);
-    EXPECT(strcmp(text, "▁▂▃▄▅▆▇█") == 0, "%s", text);
+    EXPECT_TEXT(text, "▁▂▃▄▅▆▇█");
     vt_sparkline many = {.run = 1};
     for (int i = 0; i < 100000; i++) vt_sparkline_add(&many, 100000 - i);
     vt_sparkline_add(&many, NAN);
     vt_sparkline_format(&many, 8, text);
-    EXPECT(strcmp(text, "█▇▆▅▄▃▂▁") == 0, "%s", text);
+    EXPECT_TEXT(text, "█▇▆▅▄▃▂▁");
 }
 
 /* Odd data must not break a chart: no points, one point, constant, NaN, huge. */
@@ -226,14 +219,13 @@ TEST(charts_of_odd_data)
     for (int flags = 0; flags < 8; flags++) {
         for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
             for (int64_t count = 0; count <= 4; count++) {
-                vt_text html = {0};
+                SCOPED(vt_text) html = {0};
                 const vt_line line = {"<a & \"b\">", x, odd[i], count, 1, VT_LINE_DOTS, 0};
                 const vt_chart chart = {"c", "<K>", "x", &line, 1, (unsigned)flags * VT_CHART_MAY_BE_LOGARITHMIC};
                 vt_chart_append(&html, &chart);
                 EXPECT(strstr(html.characters, "nan") == NULL && strstr(html.characters, "inf") == NULL, "%s",
                        html.characters);
                 EXPECT(strstr(html.characters, "<a &") == NULL && strstr(html.characters, "<K>") == NULL);
-                vt_text_close(&html);
             }
         }
     }

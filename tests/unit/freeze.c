@@ -30,6 +30,11 @@ static void open_model(model *m, const char *settings, const char *freeze)
     fill_random(m->target, BATCH * 3 * 2 * PLANE, 2, 3);
 }
 
+static void model_close(model *m)
+{
+    rig_close(&m->rig);
+}
+
 static double train_steps(model *m, int count)
 {
     vt_batch batch = {.sample_count = BATCH,
@@ -90,20 +95,17 @@ TEST(gradients_of_what_is_trained)
                                            "rollout=3",
                                            "rollout=3 rollout_gradient=last predict=tendency"};
     for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
-        model whole;
+        SCOPED(model) whole;
         open_model(&whole, settings[s], NULL);
         const double loss = train_steps(&whole, 1);
         for (int i = 0; i < PATTERNS; i++) {
-            model frozen, initial;
+            SCOPED(model) frozen, initial;
             open_model(&frozen, settings[s], patterns[i]);
             EXPECT(train_steps(&frozen, 1) == loss, "%s", settings[s]);
             check_gradients(&frozen, &whole, SETTINGS("%s with %s", settings[s], patterns[i]));
             open_model(&initial, settings[s], NULL);
             check_values(&frozen, &initial, patterns[i]);
-            rig_close(&frozen.rig);
-            rig_close(&initial.rig);
         }
-        rig_close(&whole.rig);
     }
 }
 
@@ -121,7 +123,7 @@ TEST(what_is_frozen_stays_as_it_is)
                                            "optimizer=Adafactor lr=1e-2 adafactor_beta1=0.9 ema_decay=0.9"};
     for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
         for (int i = 0; i < PATTERNS; i++) {
-            model frozen, initial;
+            SCOPED(model) frozen, initial;
             open_model(&frozen, settings[s], patterns[i]);
             open_model(&initial, settings[s], NULL);
             const double first = train_steps(&frozen, 1), last = train_steps(&frozen, 5);
@@ -132,8 +134,6 @@ TEST(what_is_frozen_stays_as_it_is)
                 vt_trainer_exchange_average(frozen.rig.trainer);
             }
             check_values(&frozen, &initial, patterns[i]);
-            rig_close(&frozen.rig);
-            rig_close(&initial.rig);
         }
     }
 }
@@ -141,11 +141,10 @@ TEST(what_is_frozen_stays_as_it_is)
 /* Of a parameter's numbers, padding included. */
 static double bytes_of(const char *settings, const char *freeze, vt_memory_category category)
 {
-    vt_config *config = configure(settings);
+    SCOPED(vt_config) *config = configure(settings);
     vt_plan plan;
     if (freeze != NULL) EXPECT_OK(vt_config_set(config, "freeze", freeze));
     EXPECT_OK(vt_plan_make(config, &(vt_plan_options){0}, &plan));
-    vt_config_close(&config);
     return vt_plan_bytes(&plan, category);
 }
 
@@ -220,9 +219,8 @@ TEST(patterns_that_are_refused)
         {"*.k.bias", "blocks.0.attn.k.bias is frozen, but blocks.0.attn.q.bias is not; they are"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         vt_plan plan;
-        vt_config *config = configure("");
+        SCOPED(vt_config) *config = configure("");
         EXPECT_OK(vt_config_set(config, "freeze", cases[i].freeze));
         EXPECT_ERROR(vt_plan_make(config, &(vt_plan_options){0}, &plan), cases[i].message);
-        vt_config_close(&config);
     }
 }

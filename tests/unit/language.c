@@ -31,7 +31,7 @@ static side open_side(const char *model, const char *settings)
     return s;
 }
 
-static void close_side(side *s)
+static void side_close(side *s)
 {
     vt_trainer_close(&s->trainer);
     vt_backend_close(&s->backend);
@@ -47,7 +47,7 @@ enum { ROUNDINGS = 2 * 9 + 2 * 17 + 2 };
 static void compare(const char *model, const char *settings, double of_loss, double of_norm)
 {
     const vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .tensors = {words[0], targets[0]}};
-    side plain = open_side(model, ""), other = open_side(model, settings);
+    SCOPED(side) plain = open_side(model, ""), other = open_side(model, settings);
     const bool in_half = other.config->amp_mode != VT_AMP_NONE;
     vt_step_figures expected = {0}, actual = {0};
     double first = 0;
@@ -64,8 +64,6 @@ static void compare(const char *model, const char *settings, double of_loss, dou
         EXPECT(!in_half || actual.loss != expected.loss, "%s %s: that is float32", model, settings);
     }
     EXPECT(expected.loss < first);
-    close_side(&plain);
-    close_side(&other);
 }
 
 static const char *const models[] = {"model=transformer causal=true dropout=0.1", "model=transformer dropout=0.1",

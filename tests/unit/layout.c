@@ -6,11 +6,9 @@
 
 static vt_status make_of(vt_layout *layout, int ranks, const char *settings)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     set_options(config, settings);
     vt_status status = vt_layout_make(config, ranks, layout);
-    vt_config_close(&config);
     return status;
 }
 
@@ -25,14 +23,13 @@ static void check_group(const vt_layout *layout, int rank, unsigned axes, const 
 {
     int members[64];
     char found_name[32];
-    vt_text found = {0};
+    SCOPED(vt_text) found = {0};
     int count = vt_layout_members(layout, rank, axes, members);
     for (int i = 0; i < count; i++) vt_text_append(&found, i == 0 ? "%d" : " %d", members[i]);
     vt_layout_axes_name(layout, axes, found_name);
     EXPECT(strcmp(found.characters, wanted) == 0, "%s of rank %d: %s, expected %s", name, rank, found.characters,
            wanted);
-    EXPECT(strcmp(found_name, name) == 0, "%s, expected %s", found_name, name);
-    vt_text_close(&found);
+    EXPECT_TEXT(found_name, name);
 }
 
 TEST(groups_of_eight_ranks)
@@ -188,15 +185,12 @@ TEST(runs)
 
 TEST(configuration_on_several_ranks)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(OPEN_ON(8, &config, "--row_parallel_size=2", "--context_parallel=2", "--local_batch_size=3"));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config = OPENED_ON(8, "--row_parallel_size=2", "--context_parallel=2", "--local_batch_size=3");
     EXPECT(config->ranks == 8 && config->data_parallel == 2 && config->tensor_parallel == 2);
     EXPECT(config->global_batch_size == 6, "%lld", (long long)config->global_batch_size);
     config->ranks = 16;
     EXPECT_OK(vt_config_resolve(config));
     EXPECT(config->data_parallel == 4 && config->global_batch_size == 12);
-    vt_config_close(&config);
 }
 
 TEST(checks_that_depend_on_the_ranks)

@@ -17,12 +17,11 @@ static vt_config *of_list(const char *list)
 
 static void expect_weights(const char *list, double first, double second, double third)
 {
-    vt_config *config = of_list(list);
+    SCOPED(vt_config) *config = of_list(list);
     const double expected[3] = {first, second, third};
     float weights[3];
     EXPECT_OK(vt_channel_weights(config, changes, weights));
     for (int c = 0; c < 3; c++) EXPECT_NEAR((double)weights[c], expected[c], 1e-6);
-    vt_config_close(&config);
 }
 
 /* Their mean is 1: only their ratios count. */
@@ -50,9 +49,8 @@ TEST(channel_weights_that_are_none)
         {"0, 0, 0", "all weights of '0, 0, 0' are 0"},
     };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        vt_config *config = of_list(lists[i][0]);
+        SCOPED(vt_config) *config = of_list(lists[i][0]);
         EXPECT_ERROR(vt_channel_weights(config, changes, NULL), lists[i][1]);
-        vt_config_close(&config);
     }
 }
 
@@ -63,10 +61,10 @@ TEST(channel_weights_from_a_file)
     static const int64_t shape[4] = {1, 4, 1, 1};
     const float in_units[4] = {1, 4, 16, 7}, bad[4] = {1, 0, 16, 7};
     const char *path = test_path("time_diff_stds.npy");
-    vt_config *config = of_list("auto");
+    SCOPED(vt_config) *config = of_list("auto");
     EXPECT_OK(vt_config_set(config, "time_diff_stds_path", path));
-    vt_task *task = NULL;
-    vt_fields_about *about = vt_fields_about_make();
+    SCOPED(vt_task) *task = NULL;
+    SCOPED(vt_fields_about) *about = vt_fields_about_make();
     const vt_weather_data data = {.about = about, .name = "the data"};
     about->channels = 3;
     EXPECT_OK(vt_npy_write(test_path("global_means.npy"), means, (const int64_t[]){1, 3, 1, 1}, 4));
@@ -78,7 +76,4 @@ TEST(channel_weights_from_a_file)
     EXPECT_ERROR(vt_weather_open(config, &data, &task), "holds 0 for channel 1, but a standard deviation is above 0");
     EXPECT_OK(vt_npy_write(path, in_units, shape, 4));
     EXPECT_OK(vt_weather_open(config, &data, &task));
-    vt_fields_about_close(&about);
-    vt_task_close(&task);
-    vt_config_close(&config);
 }

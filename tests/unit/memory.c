@@ -34,7 +34,7 @@ static int64_t unit_elements(const vt_config *config, int64_t unit, int64_t mult
 
 static void compare_with_formula(int64_t ranks, const char *settings)
 {
-    vt_config *config;
+    SCOPED(vt_config) *config;
     const vt_plan plan = plan_of(&config, ranks, settings);
     const int64_t stage = config->zero_stage, half = config->amp_mode == VT_AMP_BF16 ? 2 : 0;
     /* stages 0 to 3 slice moments from 1, gradients from 2, values from 3 on */
@@ -71,7 +71,6 @@ static void compare_with_formula(int64_t ranks, const char *settings)
         EXPECT((int64_t)plan.bytes[expected[i].category] == expected[i].bytes, "%lld ranks, %s: %s: %zu, expected %lld",
                (long long)ranks, settings, expected[i].name, plan.bytes[expected[i].category],
                (long long)expected[i].bytes);
-    vt_config_close(&config);
 }
 
 TEST(parameters_gradients_and_moments)
@@ -95,7 +94,7 @@ TEST(parameters_gradients_and_moments)
  * while a block is computed. */
 static void check_block(const char *settings)
 {
-    vt_config *config;
+    SCOPED(vt_config) *config;
     double arena[2];
     for (int i = 0; i < 2; i++) {
         const char *deep = SETTINGS("embed_dim=1024 global_batch_size=128 depth=%d %s", 3 + i, settings);
@@ -114,7 +113,6 @@ static void check_block(const char *settings)
     if (config->keep_outputs == VT_KEEP_TRUE) expected += (2 * own_rows + 4 * all_rows / tensor) * d * element;
     EXPECT(fabs(arena[1] - arena[0] - expected) <= 2e-3 * expected, "%s: a block keeps %.0f bytes, expected %.0f",
            settings, arena[1] - arena[0], expected);
-    vt_config_close(&config);
 }
 
 TEST(blocks_keep_what_the_formula_says)
@@ -140,10 +138,9 @@ TEST(rollouts_keep_two_fields_a_step)
     for (int kept = 1; kept <= 2; kept++) {
         double arena[2];
         for (int i = 0; i < 2; i++) {
-            vt_config *config;
+            SCOPED(vt_config) *config;
             const char *settings = SETTINGS("rollout=%d rollout_gradient=%s", i == 0 ? 2 : 12, gradients[kept - 1]);
             arena[i] = (double)plan_of(&config, 1, settings).shared_bytes;
-            vt_config_close(&config);
         }
         EXPECT(fabs(arena[1] - arena[0] - 10 * kept * field) <= 2e-3 * field, "%s: ten steps keep %.0f bytes, not %.0f",
                gradients[kept - 1], arena[1] - arena[0], 10 * kept * field);
@@ -153,9 +150,10 @@ TEST(rollouts_keep_two_fields_a_step)
 /* Of every stage: room for each micro-batch that it keeps, and for messages to and from its neighbours. */
 static void check_stages(int64_t stages, int64_t parts, const char *settings)
 {
-    vt_config *config = config_with(4 * stages, "img_size=[360,720] patch_size=8 num_heads=8 depth=12 embed_dim=1024",
-                                    SETTINGS("pipeline_parallel=%d grad_accumulation=%d global_batch_size=%d %s",
-                                             (int)stages, (int)parts, (int)(4 * parts), settings));
+    SCOPED(vt_config) *config =
+        config_with(4 * stages, "img_size=[360,720] patch_size=8 num_heads=8 depth=12 embed_dim=1024",
+                    SETTINGS("pipeline_parallel=%d grad_accumulation=%d global_batch_size=%d %s", (int)stages,
+                             (int)parts, (int)(4 * parts), settings));
     const bool keeps_all = config->pipeline_schedule == VT_PIPELINE_GPIPE;
     const double fields_a_step = config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST ? 1 : 2;
     const double d = 1024, n = TOKENS, element = config->amp_mode == VT_AMP_BF16 ? 2 : 4;
@@ -183,7 +181,6 @@ static void check_stages(int64_t stages, int64_t parts, const char *settings)
         EXPECT((double)plan.bytes[VT_MEMORY_PARAMETERS] <= (element == 2 ? 6 : 4) * most, "stage %lld: %zu bytes",
                (long long)stage, plan.bytes[VT_MEMORY_PARAMETERS]);
     }
-    vt_config_close(&config);
 }
 
 TEST(stages_keep_what_the_formula_says)
@@ -233,13 +230,12 @@ static int feed_back(int64_t ranks, const char *flags, bool trains, char *messag
     snprintf(message, size, "%s", vt_error_text());
     vt_error_clear();
     for (const char *at = message; (at = strstr(at, " --")) != NULL; count++) {
-        char *flag = vt_text_format("%.*s", (int)strcspn(at + 1, " "), at + 1);
+        char *flag = vt_test_owned(vt_text_format("%.*s", (int)strcspn(at + 1, " "), at + 1));
         EXPECT_ERROR(refused(ranks, flags, flag, trains, &smaller), "of memory (parameters");
         char *said =
             vt_text_format("%s saves %s", flag, vt_text_bytes(vt_plan_total(&plan) - vt_plan_total(&smaller), saved));
         EXPECT(strncmp(at + 1, said, strlen(said)) == 0, "%s; it is %s", message, said);
         at += strlen(flag);
-        free(flag);
         free(said);
     }
     return count;
@@ -275,9 +271,9 @@ TEST(a_forecast_is_advised_fewer_samples)
 {
     char message[1024];
     EXPECT(feed_back(1, "--local_batch_size=8", false, message, sizeof message) == 1);
-    EXPECT(strstr(message, "are free. --local_batch_size=4 saves ") != NULL, "%s", message);
+    EXPECT_PART(message, "are free. --local_batch_size=4 saves ");
     EXPECT(feed_back(2, "--global_batch_size=12", false, message, sizeof message) == 1);
-    EXPECT(strstr(message, "are free. --global_batch_size=6 saves ") != NULL, "%s", message);
+    EXPECT_PART(message, "are free. --global_batch_size=6 saves ");
     EXPECT(feed_back(1, "--local_batch_size=1", false, message, sizeof message) == 0);
 }
 
@@ -298,10 +294,9 @@ TEST(state_of_each_optimizer)
                  {"optimizer=SGD momentum=0", 0},
                  {"optimizer=SGD momentum=0 ema_decay=0.99", 95331840}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        vt_config *config;
+        SCOPED(vt_config) *config;
         const double planned = (double)plan_of(&config, 1, cases[i].settings).bytes[VT_MEMORY_OPTIMIZER];
         EXPECT(planned >= cases[i].bytes && planned <= cases[i].bytes * 1.0001, "%s: %.0f", cases[i].settings, planned);
-        vt_config_close(&config);
     }
 }
 
@@ -316,13 +311,12 @@ TEST(scores_of_words_are_never_whole)
         double arena[2];
         for (int large = 0; large < 2; large++) {
             vt_plan plan = {0};
-            vt_config *config =
+            SCOPED(vt_config) *config =
                 config_with(1, "model=transformer num_iters=10 num_epochs=None",
                             SETTINGS("vocab_size=%d amp_mode=%s", large ? 66000 : 100, precisions[half]));
             EXPECT(config->global_batch_size * config->seq_len == 4096);
             EXPECT_OK(vt_plan_make(config, &(vt_plan_options){.device_memory = on_gpu}, &plan));
             arena[large] = (double)plan.arena_bytes;
-            vt_config_close(&config);
         }
         const double more = arena[1] - arena[0];
         EXPECT(more <= most + (1 << 20), "%s, on a GPU %d: %.0f bytes more", precisions[half], on_gpu, more);

@@ -3,6 +3,7 @@
  * prediction. */
 #include "model/model.h"
 #include "alone.h"
+#include "operations/paths.h"
 #include "settings.h"
 
 enum { MICRO_BATCHES = 2, SAMPLES = 3, CHANNELS = 2, VALUES = SAMPLES * CHANNELS * 8 * 16, MOST_STAGES = 2 };
@@ -58,11 +59,11 @@ static void open_fixture(fixture *f, const char *model, vt_type type, const char
         for (int i = 0; i < VALUES; i++) f->input[m][i] = (float)sin(0.1 * (i + 1) * (m + 1));
 }
 
-static void close_fixture(fixture *f)
+static void fixture_close(fixture *f)
 {
     vt_model_close(&f->model);
     vt_parameters_close(&f->parameters);
-    close_alone(&f->rank);
+    alone_close(&f->rank);
     vt_config_close(&f->config);
     vt_backend_close(&f->backend);
 }
@@ -96,7 +97,7 @@ static flight open_flight(fixture *f, int micro_batch, vt_span units)
     return a;
 }
 
-static void close_flight(flight *a)
+static void flight_close(flight *a)
 {
     vt_offload_close(&a->pass.offload);
     vt_saved_close(&a->saved);
@@ -150,7 +151,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
     }
     for (int m = 0; in_flight && m < MICRO_BATCHES; m++) backward(f, a[m], stages);
     for (int m = 0; m < MICRO_BATCHES; m++)
-        for (int s = 0; s < stages; s++) close_flight(&a[m][s]);
+        for (int s = 0; s < stages; s++) flight_close(&a[m][s]);
     for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *p = f->parameters->list[i];
         memcpy(end, p->gradient, (size_t)p->count * sizeof(float));
@@ -171,14 +172,12 @@ static void expect_same(const fixture *f, const float *expected, float *found, c
 
 static void check_orders(const char *model, vt_type type, const char *settings)
 {
-    fixture f;
+    SCOPED(fixture) f;
     open_fixture(&f, model, type, settings);
-    float *usual = gradients(&f, false, 0);
+    float *usual = vt_test_owned(gradients(&f, false, 0));
     expect_same(&f, usual, gradients(&f, true, 0), "two micro-batches in flight");
     for (int64_t first = 1; first < f.parameters->units.count; first++)
         expect_same(&f, usual, gradients(&f, true, first), "two micro-batches in flight on two stages");
-    free(usual);
-    close_fixture(&f);
 }
 
 TEST(micro_batches_in_flight_give_the_gradients_of_one_after_the_other)
@@ -197,14 +196,12 @@ TEST(micro_batches_in_flight_give_the_gradients_of_one_after_the_other)
 /* What a block kept comes back to where it was; of what a block of so many columns keeps nothing else is left. */
 static void check_offload(const char *settings, int64_t first_stage)
 {
-    fixture f;
+    SCOPED(fixture) f;
     open_fixture(&f, "vit", VT_FLOAT32, SETTINGS("depth=7 dropout=0.2 %s", settings));
-    float *usual = gradients(&f, false, first_stage);
+    float *usual = vt_test_owned(gradients(&f, false, first_stage));
     f.offloads = true;
     expect_same(&f, usual, gradients(&f, false, first_stage), "offloaded");
     expect_same(&f, usual, gradients(&f, true, first_stage), "offloaded, two micro-batches in flight");
-    free(usual);
-    close_fixture(&f);
 }
 
 TEST(offloaded_activations_give_the_same_gradients)
@@ -224,10 +221,10 @@ TEST(offloaded_bytes_are_those_of_all_but_the_last_two_blocks)
     static const char *const settings[] = {"recompute=none", "recompute=block"};
     const size_t rows = SAMPLES * TOKENS, stream = (rows * DIM * sizeof(float) + 255) / 256 * 256;
     for (int i = 0; i < 2; i++) {
-        fixture f;
+        SCOPED(fixture) f;
         open_fixture(&f, "vit", VT_FLOAT32, SETTINGS("depth=5 %s", settings[i]));
         f.offloads = true;
-        flight a = open_flight(&f, 0, f.parameters->units);
+        SCOPED(flight) a = open_flight(&f, 0, f.parameters->units);
         forward(&f, &a, 1);
         const vt_offload_sizes sizes = vt_offload_needed(a.pass.offload);
         EXPECT(sizes.stream == stream);
@@ -235,48 +232,41 @@ TEST(offloaded_bytes_are_those_of_all_but_the_last_two_blocks)
         EXPECT(sizes.host == 3 * (sizes.kept + sizes.stream), "%zu", sizes.host);
         const size_t used = a.arena.used;
         EXPECT(vt_offload_needed(a.pass.offload).host > 0 && used < arena_bytes);
-        close_flight(&a);
-        close_fixture(&f);
     }
 }
 
 TEST(offloading_is_for_models_with_blocks_on_a_device)
 {
-    vt_backend *cpu = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &cpu));
+    SCOPED(vt_backend) *cpu = open_path(VT_ISA_AUTO);
     for (int m = 0; m < MODELS; m++) {
         const bool is_unet = strcmp(models[m], "unet3d") == 0;
         if (!takes_fields(models[m]) && !is_unet) continue;
         const char *more = is_unet ? "task=cosmology source=volumes loss=l1 num_iters=None" : "";
-        vt_config *config = config_with(1, SETTINGS("model=%s %s", models[m], more), "offload_activations=host");
+        SCOPED(vt_config) *config =
+            config_with(1, SETTINGS("model=%s %s", models[m], more), "offload_activations=host");
         if (vt_model_kind_of(config)->blocks == NULL)
             EXPECT_ERROR(vt_model_check(config, NULL), "has no blocks, whose activations could be taken away");
-        vt_config_close(&config);
     }
-    vt_config *config = config_with(1, "", "offload_activations=host");
+    SCOPED(vt_config) *config = config_with(1, "", "offload_activations=host");
     EXPECT_OK(vt_model_check(config, NULL));
     EXPECT_ERROR(vt_model_check(config, cpu), "use --offload_activations=none, or --device=cuda");
-    vt_config_close(&config);
-    vt_backend_close(&cpu);
 }
 
 /* The loss of both micro-batches with `parameter` moved by `distance` along `direction`. */
 static double loss_beside(fixture *f, vt_parameter *parameter, const float *direction, double distance)
 {
     double loss = 0;
-    float *before = malloc((size_t)parameter->count * sizeof *before);
+    float *before = vt_test_owned(malloc((size_t)parameter->count * sizeof *before));
     VT_ASSERT(before != NULL);
     memcpy(before, parameter->value, (size_t)parameter->count * sizeof *before);
     for (int64_t i = 0; i < parameter->count; i++) parameter->value[i] += (float)(distance * (double)direction[i]);
     for (int m = 0; m < MICRO_BATCHES; m++) {
-        flight a = open_flight(f, m, f->parameters->units);
+        SCOPED(flight) a = open_flight(f, m, f->parameters->units);
         forward(f, &a, 1);
         for (int64_t i = 0; i < a.out.rows * a.out.columns; i++)
             loss += (double)a.out.data[i] * (double)a.out.data[i] / 2;
-        close_flight(&a);
     }
     memcpy(parameter->value, before, (size_t)parameter->count * sizeof *before);
-    free(before);
     return loss;
 }
 
@@ -284,7 +274,7 @@ static double loss_beside(fixture *f, vt_parameter *parameter, const float *dire
  * float32 leaves about three digits. */
 static void check_gradients(const char *model)
 {
-    fixture f;
+    SCOPED(fixture) f;
     int64_t compared = 0;
     open_fixture(&f, model, VT_FLOAT32, "dropout=0.2");
     float *all = gradients(&f, false, 0), *gradient = all;
@@ -303,7 +293,6 @@ static void check_gradients(const char *model)
     }
     EXPECT(2 * compared > f.parameters->count, "%s: only %lld", model, (long long)compared);
     free(all);
-    close_fixture(&f);
 }
 
 TEST(gradients_of_models_are_those_of_finite_differences)
@@ -317,11 +306,11 @@ TEST(fields_come_back_from_the_rows_of_a_prediction)
     enum { POINTS = 8 * 16 };
     for (int m = 0; m < MODELS; m++) {
         if (!takes_fields(models[m])) continue;
-        fixture f;
+        SCOPED(fixture) f;
         double squares[SAMPLES * CHANNELS * 2] = {0};
         float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
         open_fixture(&f, models[m], VT_FLOAT32, "");
-        flight a = open_flight(&f, 0, f.parameters->units);
+        SCOPED(flight) a = open_flight(&f, 0, f.parameters->units);
         forward(&f, &a, 1);
         vt_matrix rows = vt_model_lay_out(f.model, &a.pass, &a.input);
         EXPECT(rows.rows == a.out.rows && rows.columns == a.out.columns);
@@ -340,16 +329,13 @@ TEST(fields_come_back_from_the_rows_of_a_prediction)
             EXPECT_NEAR(squares[2 * field], sum, 1e-5 * sum);
             EXPECT(squares[2 * field + 1] == 0);
         }
-        close_flight(&a);
-        close_fixture(&f);
     }
 }
 
 TEST(sizes_that_models_refuse)
 {
-    vt_config *config = NULL;
     const vt_backend gpu = {.most_head_columns = 128}, any = {.most_head_columns = 0};
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     set_options(config, "embed_dim=1024 num_heads=8");
     EXPECT_OK(vt_model_check(config, &gpu));
     set_options(config, "embed_dim=648 num_heads=4");
@@ -357,5 +343,4 @@ TEST(sizes_that_models_refuse)
     EXPECT_ERROR(vt_model_check(config, &gpu),
                  "num_heads 4 cuts embed_dim 648 into heads of 162 columns; attention on a GPU takes heads of up to "
                  "128: use --num_heads=6, or --device=cpu");
-    vt_config_close(&config);
 }

@@ -120,8 +120,6 @@ void test_nc_expect_unlike(const char *variables, const char *directory, const c
 {
     vt_dataset_options options = test_nc_options(variables), others = options;
     others.directory = test_path(directory);
-    vt_dataset *training = test_open(&options), *validation = test_open(&others);
+    SCOPED(vt_dataset) *training = test_open(&options), *validation = test_open(&others);
     EXPECT_ERROR(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)), message);
-    vt_dataset_close(&training);
-    vt_dataset_close(&validation);
 }

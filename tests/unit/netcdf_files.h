@@ -42,8 +42,7 @@ vt_dataset_options test_nc_options(const char *variables);
 vt_fields_file *test_nc_open(const char *name, const char *coordinates);
 
 /* The date of a sample must be this text. */
-#define EXPECT_DATE(dataset, sample, text)                                                                             \
-    EXPECT(strcmp(test_nc_date(dataset, sample), text) == 0, "%s, expected %s", test_nc_date(dataset, sample), text)
+#define EXPECT_DATE(dataset, sample, text) EXPECT_TEXT(test_nc_date(dataset, sample), text)
 const char *test_nc_date(const vt_dataset *dataset, int64_t sample);
 
 /* That set, which must open. */

@@ -82,11 +82,10 @@ TEST(netcdf_times_are_read)
         if (forms[i].offset != 0) test_nc_number(times, "add_offset", H5T_IEEE_F64LE, forms[i].offset);
         test_nc_number(times, "_FillValue", types[forms[i].type], -32767);
         H5Fclose(file);
-        vt_dataset *dataset = test_nc_open_set("t");
+        SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
         EXPECT(vt_dataset_source(dataset)->sample_count == 8 && vt_dataset_minutes_a_time(dataset) == 360);
         EXPECT_DATE(dataset, 0, "2013-03-01 06:00");
         EXPECT_DATE(dataset, 7, "2013-03-03 00:00");
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -106,10 +105,9 @@ TEST(netcdf_calendars)
         hid_t times = test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2012-02-28");
         if (known[i].calendar != NULL) test_nc_text(times, "calendar", known[i].calendar);
         H5Fclose(file);
-        vt_dataset *dataset = test_nc_open_set("t");
+        SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
         EXPECT_DATE(dataset, 1, "2012-02-28 18:00");
         EXPECT_DATE(dataset, 2, known[i].next);
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -127,12 +125,10 @@ TEST(netcdf_words_with_blanks)
     H5Fclose(file);
     vt_dataset *dataset = test_nc_open_set("t");
     EXPECT_DATE(dataset, 2, "2012-03-01 00:00");
-    EXPECT(strcmp(vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units, "K") == 0, "'%s'",
-           vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units);
+    EXPECT_TEXT(vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units, "K");
     vt_dataset_close(&dataset);
-    vt_fields_file *opened = test_nc_open("x_2012.nc", NULL);
+    SCOPED(vt_fields_file) *opened = test_nc_open("x_2012.nc", NULL);
     EXPECT(opened->about->turned && opened->about->latitudes != NULL && opened->about->latitudes[0] == 20);
-    vt_fields_file_close(&opened);
 }
 
 /* Without a readable coordinate, the file's name says when it begins. */
@@ -162,9 +158,8 @@ TEST(netcdf_times_by_name)
         EXPECT(axis->doubt == NULL || strstr(axis->doubt, known[i].doubt) != NULL, "'%s' lacks '%s'", axis->doubt,
                known[i].doubt);
         vt_fields_file_close(&opened);
-        vt_dataset *dataset = test_nc_open_set("t");
+        SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
         EXPECT_DATE(dataset, 2, "2013-02-01 12:00");
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -185,7 +180,7 @@ TEST(netcdf_months)
         {"days since 2000-01-01", {0, 366, 731, 1096}, 12, {"2000-01-01", "2001-01-01", "2002-01-01", "2003-01-01"}}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         test_nc_write("x_1999.nc", 4, known[i].values, known[i].units);
-        vt_fields_file *opened = test_nc_open("x_1999.nc", NULL);
+        SCOPED(vt_fields_file) *opened = test_nc_open("x_1999.nc", NULL);
         const vt_time_axis *axis = &opened->times;
         EXPECT(axis->minutes == known[i].months * VT_A_MONTH, "%zu: %lld", i, (long long)axis->minutes);
         for (int64_t t = 0; t < 4; t++) {
@@ -193,13 +188,11 @@ TEST(netcdf_months)
             vt_date_format(vt_time_axis_date(axis, t), text);
             EXPECT(strncmp(text, known[i].dates[t], 10) == 0, "%zu: %s, expected %s", i, text, known[i].dates[t]);
         }
-        vt_fields_file_close(&opened);
     }
     const double days[4] = {0, 30, 60, 90}; /* are none */
     test_nc_write("x_1999.nc", 4, days, "days since 2013-01-01");
-    vt_dataset *dataset = test_nc_open_set("t");
+    SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
     EXPECT(vt_dataset_minutes_a_time(dataset) == 30 * 1440);
-    vt_dataset_close(&dataset);
 }
 
 TEST(lengths_of_time)
@@ -225,14 +218,13 @@ TEST(lengths_of_time)
         int64_t length = 0;
         EXPECT(vt_length_parse(known[i].text, &length) == (known[i].length > 0), "'%s'", known[i].text);
         EXPECT(length == known[i].length, "'%s': %lld", known[i].text, (long long)length);
-        if (length > 0) EXPECT(strcmp(vt_length_format(length, text), known[i].format) == 0, "'%s'", text);
+        if (length > 0) EXPECT_TEXT(vt_length_format(length, text), known[i].format);
     }
     vt_date date;
     EXPECT(vt_date_parse("2012-01-31T12", VT_CALENDAR_STANDARD, &date));
-    EXPECT(strcmp(vt_date_format(vt_date_after(date, VT_A_MONTH), text), "2012-02-29 12:00") == 0, "%s", text);
-    EXPECT(strcmp(vt_date_format(vt_date_after(date, -2 * VT_A_MONTH), text), "2011-11-30 12:00") == 0, "%s", text);
-    EXPECT(strcmp(vt_date_format(vt_date_after(date, 12 * VT_A_MONTH - 60), text), "2013-01-31 11:00") == 0, "%s",
-           text);
+    EXPECT_TEXT(vt_date_format(vt_date_after(date, VT_A_MONTH), text), "2012-02-29 12:00");
+    EXPECT_TEXT(vt_date_format(vt_date_after(date, -2 * VT_A_MONTH), text), "2011-11-30 12:00");
+    EXPECT_TEXT(vt_date_format(vt_date_after(date, 12 * VT_A_MONTH - 60), text), "2013-01-31 11:00");
     EXPECT(vt_date_steps(date, vt_date_after(date, 7 * VT_A_MONTH), VT_A_MONTH) == 7);
     EXPECT(vt_date_steps(date, vt_date_after(date, 7 * VT_A_MONTH), 2 * VT_A_MONTH) == -1);
     EXPECT(vt_date_steps(date, vt_date_after(date, 90), 60) == -1 &&
@@ -251,7 +243,7 @@ TEST(netcdf_gaps)
     for (int kept = 0; kept < 2; kept++) {
         vt_dataset_options options = test_nc_options("t");
         float input[TEST_NC_POINTS], target[TEST_NC_POINTS];
-        vt_dataset *dataset = test_open(&options);
+        SCOPED(vt_dataset) *dataset = test_open(&options);
         EXPECT(vt_dataset_source(dataset)->sample_count == 8, "%lld",
                (long long)vt_dataset_source(dataset)->sample_count);
         EXPECT(vt_dataset_source(dataset)->frame_count == 12);
@@ -277,12 +269,11 @@ TEST(netcdf_gaps)
         EXPECT_DATE(dataset, 6, "2014-01-01 00:00");
         EXPECT_OK(vt_dataset_read_later(dataset, 3, 3, target));
         EXPECT(target[0] == 800);
-        vt_dataset_close(&dataset);
     }
     vt_dataset_options options = test_nc_options("t");
     options.dt = 2; /* the stretch of two has no sample */
     float input[2 * TEST_NC_POINTS], target[TEST_NC_POINTS];
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 4);
     EXPECT_OK(vt_dataset_read(dataset, 1, input, target));
     EXPECT(input[0] == 500 && target[0] == 700);
@@ -300,7 +291,6 @@ TEST(netcdf_gaps)
     options.sample_limit = 4;
     dataset = test_open(&options);
     EXPECT(vt_dataset_source(dataset)->sample_count == 4 && vt_dataset_source(dataset)->frame_count == 3 + 2 + 2);
-    vt_dataset_close(&dataset);
 }
 
 TEST(netcdf_times_out_of_order)
@@ -364,7 +354,7 @@ TEST(netcdf_times_of_few_digits)
         test_nc_times(file, "time", H5T_IEEE_F32LE, count, values, known[i].units);
         H5Fclose(file);
         test_log_begin();
-        vt_dataset *dataset = test_nc_open_set("t");
+        SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
         const char *text = test_log_end();
         EXPECT(strstr(text, "WARNING") == NULL, "%zu: %s", i, text);
         EXPECT(vt_dataset_minutes_a_time(dataset) == known[i].step &&
@@ -372,7 +362,6 @@ TEST(netcdf_times_of_few_digits)
                "%zu: %lld samples, %lld min apart", i, (long long)vt_dataset_source(dataset)->sample_count,
                (long long)vt_dataset_minutes_a_time(dataset));
         EXPECT_DATE(dataset, 0, known[i].date);
-        vt_dataset_close(&dataset);
     }
 }
 
@@ -383,7 +372,7 @@ TEST(netcdf_times_near_the_hour)
     double values[60];
     for (int t = 0; t < 60; t++) values[t] = 60 * t + (t * 37 % 121 - 60) / 60.; /* minutes: -1 to 1 */
     test_nc_write("x_2013.nc", 60, values, "minutes since 2013-01-01 01:00");
-    vt_dataset *dataset = test_nc_open_set("t");
+    SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
     EXPECT(vt_dataset_source(dataset)->sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 60);
     EXPECT_DATE(dataset, 0, "2013-01-01 01:00");
     EXPECT_DATE(dataset, 58, "2013-01-03 11:00");
@@ -393,7 +382,6 @@ TEST(netcdf_times_near_the_hour)
     dataset = test_nc_open_set("t");
     EXPECT(vt_dataset_source(dataset)->sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 61);
     EXPECT_DATE(dataset, 1, "2013-01-01 01:02");
-    vt_dataset_close(&dataset);
 }
 
 /* Wrong times cost their own samples only, and are named. */
@@ -404,12 +392,10 @@ TEST(netcdf_times_beside_the_others)
     values[17]--;
     test_nc_write("x_2013.nc", 60, values, "hours since 2013-01-01");
     test_log_begin();
-    vt_dataset *dataset = test_nc_open_set("t");
-    const char *text = test_log_end();
-    EXPECT(strstr(text,
-                  "x_2013.nc: 1 of the 60 times of 'time' lie beside the others, which are 6 h apart; the first is "
-                  "2013-01-05 05:00 at 17 (counted from 0)") != NULL,
-           "%s", text);
+    SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
+    EXPECT_PART(test_log_end(),
+                "x_2013.nc: 1 of the 60 times of 'time' lie beside the others, which are 6 h apart; the first is "
+                "2013-01-05 05:00 at 17 (counted from 0)");
     EXPECT(vt_dataset_source(dataset)->sample_count == 16 + 41 && vt_dataset_minutes_a_time(dataset) == 360);
     EXPECT_DATE(dataset, 16, "2013-01-05 12:00");
     vt_dataset_close(&dataset);
@@ -417,13 +403,10 @@ TEST(netcdf_times_beside_the_others)
     test_nc_write("x_2013.nc", 60, values, "hours since 2013-01-01");
     test_log_begin();
     dataset = test_nc_open_set("t");
-    text = test_log_end();
-    EXPECT(strstr(text,
-                  "19 of the 60 times of 'time' lie beside the others, which are 3 h apart; the first is 2013-01-06 "
-                  "04:00 at 41") != NULL,
-           "%s", text);
+    EXPECT_PART(test_log_end(),
+                "19 of the 60 times of 'time' lie beside the others, which are 3 h apart; the first is 2013-01-06 "
+                "04:00 at 41");
     EXPECT(vt_dataset_source(dataset)->sample_count == 40 + 18);
-    vt_dataset_close(&dataset);
 }
 
 /* The message of vt_dataset_log_coordinates about a set of one file whose times are `step` hours apart. */
@@ -432,13 +415,12 @@ static void expect_told(double step, int64_t dt, const char *told, const char *n
     vt_dataset_options options = test_nc_options("t");
     options.dt = dt;
     test_nc_write_even("x_2013.nc", 20, 0, step, step > 0 ? "hours since 2013-01-01" : "fortnights since 2013-01-01");
-    vt_dataset *dataset = test_open(&options);
+    SCOPED(vt_dataset) *dataset = test_open(&options);
     test_log_begin();
     vt_dataset_log_coordinates(dataset);
     const char *text = test_log_end();
-    EXPECT(strstr(text, told) != NULL, "'%s' lacks '%s'", text, told);
+    EXPECT_PART(text, told);
     EXPECT(not_told == NULL || strstr(text, not_told) == NULL, "'%s' has '%s'", text, not_told);
-    vt_dataset_close(&dataset);
 }
 
 /* Files of one time each whose times can't be read are no set, and the message says why. */

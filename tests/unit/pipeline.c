@@ -9,7 +9,7 @@
 static void check_actions(vt_step_shape shape, const char *wanted)
 {
     static const char letters[] = {[VT_PREDICT] = 'P', [VT_FORWARD] = 'F', [VT_BACKWARD] = 'B'};
-    vt_text text = {0};
+    SCOPED(vt_text) text = {0};
     vt_action action;
     int64_t taken = 0;
     for (int64_t i = 0; (action = vt_schedule_action(&shape, i)).kind != VT_STEP_ENDS; i++) {
@@ -20,7 +20,6 @@ static void check_actions(vt_step_shape shape, const char *wanted)
         if (shape.rollout > 1) vt_text_append(&text, ".%lld", (long long)action.step);
     }
     EXPECT(strcmp(text.characters, wanted) == 0, "stage %lld: %s", (long long)shape.stage, text.characters);
-    vt_text_close(&text);
 }
 
 TEST(actions_of_a_stage)
@@ -300,19 +299,16 @@ static void split_text(const vt_span *spans, int64_t stages, int64_t units, vt_t
 
 static void check_split(const char *settings, const char *blocks)
 {
-    vt_config *config = config_with(8 * 9 * 5 * 7 * 14, "img_size=[360,720] patch_size=8 num_heads=8 depth=12",
-                                    SETTINGS("local_batch_size=1 %s", settings));
-    vt_split split;
-    vt_text found = {0};
+    SCOPED(vt_config) *config = config_with(8 * 9 * 5 * 7 * 14, "img_size=[360,720] patch_size=8 num_heads=8 depth=12",
+                                            SETTINGS("local_batch_size=1 %s", settings));
+    SCOPED(vt_split) split;
+    SCOPED(vt_text) found = {0};
     double work = 0;
     EXPECT_OK(vt_split_open(config, &split));
     split_text(split.units, split.stages, 14, &found);
     for (int64_t s = 0; s < split.stages; s++) work += split.work[s];
     EXPECT(strcmp(found.characters, blocks) == 0, "%s: %s, expected %s", settings, found.characters, blocks);
     EXPECT_NEAR(work, 1, 1e-12);
-    vt_text_close(&found);
-    vt_split_close(&split);
-    vt_config_close(&config);
 }
 
 TEST(splits_by_cost)
@@ -375,26 +371,21 @@ TEST(splits_are_the_best)
 
 TEST(splits_in_words)
 {
-    vt_config *config = config_with(4, "depth=5 pipeline_parallel=4 pipeline_split=[2,1,2,0]", "");
+    SCOPED(vt_config) *config = config_with(4, "depth=5 pipeline_parallel=4 pipeline_split=[2,1,2,0]", "");
     static const char *const words[] = {"embedding, blocks 0-1", "block 2", "blocks 3-4", "head"};
-    vt_split split;
+    SCOPED(vt_split) split;
     EXPECT_OK(vt_split_open(config, &split));
     for (int64_t s = 0; s < 4; s++) {
-        char *text = vt_split_describe(&split, s);
-        EXPECT(strcmp(text, words[s]) == 0, "%s, expected %s", text, words[s]);
-        free(text);
+        char *text = vt_test_owned(vt_split_describe(&split, s));
+        EXPECT_TEXT(text, words[s]);
     }
-    vt_split_close(&split);
-    vt_config_close(&config);
 }
 
 static vt_status open_with(const char *settings)
 {
-    vt_config *config = config_with(60, "depth=12 local_batch_size=1", settings);
-    vt_split split;
+    SCOPED(vt_config) *config = config_with(60, "depth=12 local_batch_size=1", settings);
+    SCOPED(vt_split) split;
     const vt_status status = vt_split_open(config, &split);
-    vt_split_close(&split);
-    vt_config_close(&config);
     return status;
 }
 

@@ -32,11 +32,10 @@ static vt_hardware simple_machine(void)
 
 TEST(products_attention_and_memory)
 {
-    vt_config *config = NULL;
     vt_hardware machine = simple_machine();
     vt_plan plan = {.group_count = 0};
     vt_cost cost;
-    EXPECT_OK(OPEN_ON(1, &config, "--embed_dim=384", "--num_heads=8"));
+    SCOPED(vt_config) *config = OPENED_ON(1, "--embed_dim=384", "--num_heads=8");
     plan.step.products[0] = (vt_dry_product){.flops = 1e12, .bytes = 1e9, .calls = 3}; /* bound by arithmetic: 1 s */
     plan.step.products[1] = (vt_dry_product){.flops = 1e6, .bytes = 2e11, .calls = 1}; /* by memory: 2 s */
     plan.step.product_count = 2;
@@ -57,17 +56,15 @@ TEST(products_attention_and_memory)
     vt_cost_of(config, &machine, &plan, &cost);
     EXPECT_NEAR(cost.seconds[VT_COST_ATTENTION], 2 * 64.0 / 48, 1e-9);
     EXPECT(cost.bound == VT_COST_ATTENTION || cost.seconds[cost.bound] >= cost.seconds[VT_COST_ATTENTION]);
-    vt_config_close(&config);
 }
 
 /* Of 9 s of computing the forward is a third, with recompute a quarter; what goes each way hides behind it. */
 TEST(offloaded_activations_hide_behind_computing)
 {
-    vt_config *config = NULL;
     vt_hardware machine = simple_machine();
     vt_plan plan = {.offloaded_bytes = 4e9};
     vt_cost cost;
-    EXPECT_OK(OPEN_ON(1, &config, "--offload_activations=host"));
+    SCOPED(vt_config) *config = OPENED_ON(1, "--offload_activations=host");
     plan.step.moved[VT_WORK_GELU] = 9e11;
     plan.step.moved[VT_WORK_OPTIMIZER] = 5e11; /* hides nothing */
     vt_cost_of(config, &machine, &plan, &cost);
@@ -87,7 +84,6 @@ TEST(offloaded_activations_hide_behind_computing)
     machine.host_gb_s = 4;
     vt_cost_of(config, &machine, &plan, &cost);
     EXPECT(cost.seconds[VT_COST_LINK] == 0);
-    vt_config_close(&config);
 }
 
 TEST(messages_within_and_between_nodes)
@@ -105,13 +101,12 @@ TEST(messages_within_and_between_nodes)
  */
 TEST(reductions_hide_behind_backward)
 {
-    vt_config *config = NULL;
     vt_hardware machine = simple_machine();
     vt_cost cost;
     vt_plan plan = {.group_count = 2,
                     .groups = {{.name = "dp of gradients", .size = 2, .in_node = 2, .volume = {.bytes = 2e9}},
                                {.name = "tp", .size = 2, .in_node = 2, .volume = {.bytes = 1e9}}}};
-    EXPECT_OK(OPEN_ON(1, &config, "--bucket_cap_mb=25"));
+    SCOPED(vt_config) *config = OPENED_ON(1, "--bucket_cap_mb=25");
     plan.bytes[VT_MEMORY_GRADIENTS] = 4 * 25 * 1024 * 1024; /* four buckets */
     plan.step.moved[VT_WORK_GELU] = 4.5e11;
     vt_cost_of(config, &machine, &plan, &cost);
@@ -128,18 +123,16 @@ TEST(reductions_hide_behind_backward)
     config->grad_accumulation = 9; /* only the last micro-batch's backward: 1/3 s */
     vt_cost_of(config, &machine, &plan, &cost);
     EXPECT_NEAR(cost.hidden, 1.0 / 3, 1e-9);
-    vt_config_close(&config);
 }
 
 /* Four stages, eight micro-batches: spec's step is the sum of the passes, seven times the longest, the messages that
  * fill and empty the pipeline, and what of the others is not hidden. */
 TEST(stages_fill_and_empty)
 {
-    vt_config *config = NULL;
     vt_hardware machine = simple_machine();
     vt_cost cost;
     vt_plan plan = {.group_count = 1, .groups = {{.name = "pp of stages 0", .size = 2, .in_node = 2}}};
-    EXPECT_OK(OPEN_ON(4, &config, "--pipeline_parallel=4", "--grad_accumulation=8"));
+    SCOPED(vt_config) *config = OPENED_ON(4, "--pipeline_parallel=4", "--grad_accumulation=8");
     plan.step.moved[VT_WORK_GELU] = 8e11; /* a second for each micro-batch */
     plan.step.moved[VT_WORK_OPTIMIZER] = 5e10;
     plan.groups[0].volume = (vt_volume){.operations = 8, .bytes = 8e8};
@@ -153,7 +146,6 @@ TEST(stages_fill_and_empty)
     vt_cost_add_stages(config, &machine, 3.75, &cost); /* the others are a little shorter */
     EXPECT_NEAR(cost.seconds[VT_COST_BUBBLE], 2.75 + 2 * 3 * 0.1, 1e-9);
     EXPECT_NEAR(cost.step, 3.75 + 7 * 1 + 2 * 3 * 0.1 + 2 * 7 * 0.25 * 0.1 + 0.5, 1e-9);
-    vt_config_close(&config);
 }
 
 /* ---- counts ---- */
@@ -170,11 +162,10 @@ static vt_plan plan_of(const vt_config *config)
 /* What a run says that it needs, and is refused without, holds MPI's own copies, as a plan's memory does. */
 TEST(a_run_needs_what_is_planned)
 {
-    vt_config *config = NULL;
     vt_plan plan;
     char parts[256];
     double own = 0;
-    EXPECT_OK(OPEN_ON(2, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--zero_stage=1"));
+    SCOPED(vt_config) *config = OPENED_ON(2, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--zero_stage=1");
     plan = plan_of(config);
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) own += (double)plan.bytes[i];
     EXPECT(plan.message_bytes > 0);
@@ -182,8 +173,7 @@ TEST(a_run_needs_what_is_planned)
     EXPECT_ERROR(vt_budget_check(config, &first_rank, &plan, own, true), "of memory (parameters");
     plan = (vt_plan){.message_bytes = 3 << 20};
     vt_plan_describe(&plan, parts, sizeof parts);
-    EXPECT(strcmp(parts, "workspace 3.00 MB") == 0, "%s", parts);
-    vt_config_close(&config);
+    EXPECT_TEXT(parts, "workspace 3.00 MB");
 }
 
 /* keep_outputs: auto keeps them on a GPU that has room for them, beside the data and a tenth. */
@@ -192,7 +182,7 @@ TEST(outputs_are_kept_where_they_fit)
     static const char *const set[] = {"auto", "true", "false"};
     const vt_plan_options on_gpu = {.device_memory = true};
     for (int i = 0; i < 3; i++) {
-        vt_config *config =
+        SCOPED(vt_config) *config =
             config_with(1, "img_size=[16,32] embed_dim=32 depth=2", SETTINGS("keep_outputs=%s", set[i]));
         const int given = config->keep_outputs, kept = VT_KEEP_TRUE;
         vt_config with = *config;
@@ -212,34 +202,31 @@ TEST(outputs_are_kept_where_they_fit)
         config->keep_outputs = given;
         EXPECT_OK(vt_budget_keep_outputs(config, &first_rank, data, enough, &plan)); /* a CPU: as it was */
         EXPECT(config->keep_outputs == given);
-        vt_config_close(&config);
     }
 }
 
 /* What would save memory is named only if the run would be accepted with it: 8 tokens are too few for 16 ranks. */
 TEST(a_larger_patch_leaves_each_rank_a_token)
 {
-    vt_config *config = NULL;
     vt_plan plan;
     for (int i = 0; i < 2; i++) {
-        config = config_with(16,
-                             "img_size=[16,32] patch_size=4 embed_dim=8 depth=1 n_in_channels=1 n_out_channels=1 "
-                             "recompute=block prefetch=1 global_batch_size=64",
-                             i == 0 ? "context_parallel=8" : "context_parallel=16");
+        SCOPED(vt_config) *config =
+            config_with(16,
+                        "img_size=[16,32] patch_size=4 embed_dim=8 depth=1 n_in_channels=1 n_out_channels=1 "
+                        "recompute=block prefetch=1 global_batch_size=64",
+                        i == 0 ? "context_parallel=8" : "context_parallel=16");
         plan = plan_of(config);
         EXPECT(vt_budget_check(config, &first_rank, &plan, 1, true) == VT_ERROR);
         EXPECT((strstr(vt_error_text(), "--patch_size=8") != NULL) == (i == 0), "%s", vt_error_text());
         vt_error_clear();
-        vt_config_close(&config);
     }
 }
 
 /* The published arithmetic of the model: 0.536 + 0.907 = 1.443 TFLOP a sample. */
 TEST(flops_of_a_sample)
 {
-    vt_config *config = NULL;
     vt_plan plan;
-    EXPECT_OK(OPEN_ON(1, &config, "--global_batch_size=2"));
+    SCOPED(vt_config) *config = OPENED_ON(1, "--global_batch_size=2");
     plan = plan_of(config);
     EXPECT_NEAR(plan.step.flops / 2, 1.443e12, 0.0005e12);
     EXPECT_NEAR(plan.step.attention_flops / 2, 0.907e12, 0.0005e12);
@@ -247,13 +234,12 @@ TEST(flops_of_a_sample)
     for (int i = 0; i < plan.step.product_count; i++)
         products += (double)plan.step.products[i].calls * plan.step.products[i].flops;
     EXPECT_NEAR(products / 2, 0.536e12, 0.0005e12);
-    vt_config_close(&config);
 }
 
 /* Bytes that one LayerNorm's forward, GELU's and Adam's update move. */
 TEST(bytes_of_operations)
 {
-    vt_backend *dry = NULL;
+    SCOPED(vt_backend) *dry = NULL;
     const vt_update update = {.kind = VT_OPTIMIZER_Adam};
     vt_matrix x = vt_matrix_make((float *)256, 10, 16), half = x;
     half.type = VT_BFLOAT16;
@@ -267,7 +253,6 @@ TEST(bytes_of_operations)
     EXPECT_NEAR(count->moved[VT_WORK_GELU], 160 * (2 + 2), 0);
     EXPECT_NEAR(count->moved[VT_WORK_OPTIMIZER], 7 * 400 + 7 * 400 + 200, 0); /* reads 4, writes 3 */
     EXPECT(count->operations == 4 && count->product_count == 0 && count->flops == 0);
-    vt_backend_close(&dry);
 }
 
 static double messages_of(const vt_plan *plan, int64_t *operations)
@@ -290,14 +275,13 @@ TEST(steps_of_many_micro_batches)
     double bytes[PARTS], moved[PARTS];
     int64_t operations[PARTS];
     for (int i = 0; i < PARTS; i++) {
-        vt_config *config =
+        SCOPED(vt_config) *config =
             config_with(4, "img_size=[16,32] embed_dim=32 depth=3 zero_stage=2 tensor_parallel=2 num_heads=4",
                         SETTINGS("grad_accumulation=%d global_batch_size=%d", parts[i], 4 * parts[i]));
         plan[i] = plan_of(config);
         bytes[i] = messages_of(&plan[i], &operations[i]);
         moved[i] = 0;
         for (int w = 0; w < VT_WORK_COUNT; w++) moved[i] += plan[i].step.moved[w];
-        vt_config_close(&config);
     }
     EXPECT_NEAR(plan[2].step.flops, 8 * plan[1].step.flops - 7 * plan[0].step.flops, 1e-6 * plan[2].step.flops);
     EXPECT_NEAR(moved[2], 8 * moved[1] - 7 * moved[0], 1e-6 * moved[2]);
@@ -311,13 +295,12 @@ TEST(steps_of_many_micro_batches)
 
 TEST(search_over_layouts)
 {
-    vt_config *config = NULL;
     vt_layouts layouts;
     vt_hardware machine = simple_machine();
     bool seen[3] = {false};
     int staged = 0;
-    EXPECT_OK(
-        OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--num_heads=2", "--zero_stage=1"));
+    SCOPED(vt_config) *config =
+        OPENED_ON(4, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--num_heads=2", "--zero_stage=1");
     EXPECT_OK(vt_layouts_plan(config, &machine, &layouts));
     for (int64_t i = 0; i < layouts.count; i++) {
         const vt_option_cost *o = &layouts.options[i];
@@ -337,18 +320,16 @@ TEST(search_over_layouts)
     config->context_parallel = 3;
     config->origin[VT_OPTION_context_parallel] = VT_FROM_COMMAND_LINE;
     EXPECT_ERROR(vt_layouts_plan(config, &machine, &layouts), "no layout of 4 ranks divides");
-    vt_config_close(&config);
 }
 
 /* The memory of a pipeline's layout is that of the stage that needs most, which is named. */
 TEST(the_stage_that_needs_most)
 {
-    vt_config *config = NULL;
     vt_option_cost option;
     vt_hardware machine = simple_machine();
     double most = 0;
-    EXPECT_OK(OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=6", "--num_heads=2",
-                      "--pipeline_parallel=4", "--grad_accumulation=8"));
+    SCOPED(vt_config) *config = OPENED_ON(4, "--img_size=[16,32]", "--embed_dim=32", "--depth=6", "--num_heads=2",
+                                          "--pipeline_parallel=4", "--grad_accumulation=8");
     EXPECT_OK(vt_layouts_cost(config, &machine, &option));
     for (int rank = 0; rank < 4; rank++) {
         vt_plan plan = {0};
@@ -358,22 +339,18 @@ TEST(the_stage_that_needs_most)
     }
     EXPECT_NEAR(option.total, most, 0);
     EXPECT(option.pipeline == 4 && option.cost.seconds[VT_COST_BUBBLE] > 0.15 * option.cost.step);
-    vt_config_close(&config);
 }
 
 /* What doesn't fit is there once, with the micro-batch from which on it doesn't. */
 TEST(layouts_that_do_not_fit)
 {
-    vt_config *config = NULL;
-    vt_layouts layouts;
+    SCOPED(vt_layouts) layouts;
     vt_hardware machine = simple_machine();
     int64_t fitting = 0;
-    EXPECT_OK(OPEN_ON(1, &config, "--recompute=none"));
+    SCOPED(vt_config) *config = OPENED_ON(1, "--recompute=none");
     EXPECT_OK(vt_layouts_plan(config, &machine, &layouts)); /* 3 GiB; a sample takes 0.8 GB */
     for (int64_t i = 0; i < layouts.count; i++) fitting += layouts.options[i].fits;
     EXPECT(fitting > 0 && layouts.count == fitting + 1, "%lld of %lld", (long long)fitting, (long long)layouts.count);
-    vt_layouts_close(&layouts);
-    vt_config_close(&config);
 }
 
 /* ---- the table ---- */
@@ -381,8 +358,7 @@ TEST(layouts_that_do_not_fit)
 TEST(hardware_file)
 {
     vt_hardware machine = simple_machine(), again;
-    char path[512];
-    snprintf(path, sizeof path, "%s/machine.yaml", vt_test_directory());
+    const char *path = test_path("machine.yaml");
     EXPECT_OK(vt_hardware_write(&machine, "# a comment\n", path));
     EXPECT_OK(vt_hardware_read(path, &again));
     EXPECT(strcmp(again.name, "simple") == 0 && again.kind == VT_MACHINE_GPU);

@@ -41,8 +41,8 @@ static void check(const vt_recipe_data *data, double seconds)
 {
     vt_recipe recipe;
     vt_recipe_times times;
-    vt_text text = {0};
-    vt_config *given = given_nothing(), *config = NULL;
+    SCOPED(vt_text) text = {0};
+    SCOPED(vt_config) *given = given_nothing(), *config = NULL;
     choose(data, seconds, &recipe, &times);
     const double takes = vt_recipe_seconds(data, &times, &recipe);
     EXPECT(takes <= seconds * (1 + 1e-9), "%g of %g seconds", takes, seconds);
@@ -57,9 +57,6 @@ static void check(const vt_recipe_data *data, double seconds)
     } else {
         EXPECT(seconds < 600, "nothing in %g seconds:\n%s", seconds, text.characters);
     }
-    vt_config_close(&config);
-    vt_config_close(&given);
-    vt_text_close(&text);
 }
 
 TEST(any_data_make_a_configuration)

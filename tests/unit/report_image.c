@@ -53,14 +53,14 @@ static vt_image decode(const void *png, size_t size)
 TEST(image_of_two_fields)
 {
     float left[HEIGHT * WIDTH], right[HEIGHT * WIDTH];
-    vt_image image = {0};
+    SCOPED(vt_image) image = {0};
     void *png = NULL;
     size_t size = 0;
     make_fields(left, right);
     const vt_comparison comparison = comparison_of("t2m", left, right);
     vt_image_compare(&comparison, &image);
     EXPECT_OK(vt_image_encode(&image, &png, &size));
-    vt_image back = decode(png, size);
+    SCOPED(vt_image) back = decode(png, size);
     EXPECT(back.width == image.width && back.height == image.height);
     EXPECT(memcmp(back.pixels, image.pixels, (size_t)(3 * image.width * image.height)) == 0);
 
@@ -71,8 +71,6 @@ TEST(image_of_two_fields)
     EXPECT(hottest >= area - row + 240 * ZOOM, "is %lld", (long long)hottest); /* the last column of the left, too */
     EXPECT(count_colour(&image, vt_colour_at(false, 0)) >= 240 * ZOOM);
     EXPECT(vt_colour_at(false, 0) == 0x30123b && vt_colour_at(false, 1) == 0x7a0403);
-    vt_image_close(&back);
-    vt_image_close(&image);
     free(png);
 }
 
@@ -87,7 +85,7 @@ TEST(image_of_odd_fields)
             int64_t count = sizes[s][0] * sizes[s][1];
             float *field = vt_test_owned(malloc((size_t)count * sizeof *field));
             for (int64_t i = 0; i < count; i++) field[i] = values[v][i % 2];
-            vt_image image = {0};
+            SCOPED(vt_image) image = {0};
             vt_comparison comparison = {.title = "title \xc3\xa9",
                                         .left = {"", field},
                                         .right = {"", field},
@@ -96,7 +94,6 @@ TEST(image_of_odd_fields)
                                         .difference_title = "d"};
             vt_image_compare(&comparison, &image);
             EXPECT(image.width > 100 && image.height > 50);
-            vt_image_close(&image);
         }
     }
 }
@@ -110,7 +107,7 @@ TEST(image_of_a_wind)
         left[i] = i == 0 ? -10.0f : 5.0f;
         right[i] = 0;
     }
-    vt_image image = {0};
+    SCOPED(vt_image) image = {0};
     vt_comparison comparison = comparison_of("u10", left, right);
     comparison.is_signed = true;
     vt_image_compare(&comparison, &image);
@@ -126,7 +123,6 @@ TEST(image_of_a_wind)
     comparison.longitudes = longitudes;
     vt_image_compare(&comparison, &image);
     EXPECT(image.width > without, "degrees take room at the left");
-    vt_image_close(&image);
 }
 
 /* Does a map have a coast within `reach` pixels of this place? Its grid, of 2 x 2 degrees, begins at 89 N and `west`.
@@ -165,7 +161,7 @@ TEST(coasts_lie_where_they_are)
                                     .width = COLUMNS,
                                     .latitudes = latitudes,
                                     .longitudes = longitudes};
-        vt_image without = {0}, with = {0};
+        SCOPED(vt_image) without = {0}, with = {0};
         vt_image_compare(&comparison, &without);
         comparison.on_earth = true;
         vt_image_compare(&comparison, &with);
@@ -179,8 +175,6 @@ TEST(coasts_lie_where_they_are)
         comparison.longitudes = NULL;
         vt_image_compare(&comparison, &with);
         EXPECT(count_colour(&with, vt_colour_at(false, 0.5)) == count_colour(&without, vt_colour_at(false, 0.5)));
-        vt_image_close(&with);
-        vt_image_close(&without);
     }
 }
 
@@ -220,7 +214,7 @@ static void expect_ticks(const double *degrees, int64_t count, bool longitudes, 
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s@%.4g", i > 0 ? " " : "", side.labels[i],
                  side.ticks[i]);
     vt_map_side_close(&side);
-    EXPECT(strcmp(text, expected) == 0, "are '%s', expected '%s'", text, expected);
+    EXPECT_TEXT(text, expected);
 }
 
 TEST(ticks_of_maps)

@@ -17,7 +17,7 @@ TEST(progress_in_a_wide_terminal)
     vt_progress_format(&figures, 120, false, text);
     static const char expected[] = "epoch 2/8 [====================>                 ] 57/100, loss 0.4312, "
                                    "82.84 samples/s, data wait 1 %, 2:31 left";
-    EXPECT(strcmp(text, expected) == 0, "is '%s'", text);
+    EXPECT_TEXT(text, expected);
     vt_progress_format(&figures, 120, true, text);
     EXPECT(strstr(text, "[\033[36m=") != NULL && strstr(text, " \033[0m]") != NULL, "is '%s'", text);
 }
@@ -32,7 +32,7 @@ TEST(progress_fits_every_width)
         EXPECT((strstr(text, ", loss 0.4312") != NULL) == (columns >= 29), "%d: '%s'", columns, text);
     }
     vt_progress_format(&figures, 44, false, text);
-    EXPECT(strcmp(text, "epoch 2/8 57/100, loss 0.4312, 2:31 left") == 0, "is '%s'", text);
+    EXPECT_TEXT(text, "epoch 2/8 57/100, loss 0.4312, 2:31 left");
 }
 
 TEST(progress_with_odd_figures)
@@ -47,8 +47,8 @@ TEST(progress_with_odd_figures)
     odd.seconds_left = 2 * 86400 + 3 * 3600;
     odd.loss = 1;
     vt_progress_format(&odd, 200, false, text);
-    EXPECT(strstr(text, ", 2 d 3 h left") != NULL, "is '%s'", text);
+    EXPECT_PART(text, ", 2 d 3 h left");
     odd.seconds_left = 3723;
     vt_progress_format(&odd, 200, false, text);
-    EXPECT(strstr(text, ", 1:02:03 left") != NULL, "is '%s'", text);
+    EXPECT_PART(text, ", 1:02:03 left");
 }

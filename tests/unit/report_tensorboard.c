@@ -83,7 +83,7 @@ TEST(tensorboard_event_file_reads_back)
     EXPECT_OK(vt_tensorboard_image(tensorboard, "picture", 7, 64, 32, picture, sizeof picture));
     vt_tensorboard_close(&tensorboard);
 
-    uint8_t *bytes = read_only_file(directory, &size);
+    uint8_t *bytes = vt_test_owned(read_only_file(directory, &size));
     const uint8_t *message = next_message(bytes, size, &position, &length);
     EXPECT(length == 24 && message[0] == 9 && message[9] == 0x1a && memcmp(message + 11, "brain.Event:2", 13) == 0);
     message = next_message(bytes, size, &position, &length);
@@ -103,7 +103,6 @@ TEST(tensorboard_event_file_reads_back)
            memcmp(image->encoded_image_string.data, picture, sizeof picture) == 0);
     vt__event__free_unpacked(event, NULL);
     EXPECT(next_message(bytes, size, &position, &length) == NULL);
-    free(bytes);
     free(directory);
 }
 
@@ -114,7 +113,7 @@ TEST(tensorboard_of_a_resumed_run)
     size_t size = 0, position = 0, length = 0;
     EXPECT_OK(vt_tensorboard_open(vt_test_directory(), 41, &tensorboard));
     vt_tensorboard_close(&tensorboard);
-    uint8_t *bytes = read_only_file(vt_test_directory(), &size);
+    uint8_t *bytes = vt_test_owned(read_only_file(vt_test_directory(), &size));
     next_message(bytes, size, &position, &length);
     const uint8_t *message = next_message(bytes, size, &position, &length);
     Vt__Event *event = vt__event__unpack(NULL, length, message);
@@ -122,16 +121,13 @@ TEST(tensorboard_of_a_resumed_run)
     EXPECT(event->session_log->status == VT__SESSION_LOG__STATUS__START);
     vt__event__free_unpacked(event, NULL);
     EXPECT(next_message(bytes, size, &position, &length) == NULL);
-    free(bytes);
 }
 
 TEST(tensorboard_files_of_one_second_do_not_meet)
 {
-    vt_tensorboard *first = NULL, *second = NULL;
+    SCOPED(vt_tensorboard) *first = NULL, *second = NULL;
     EXPECT_OK(vt_tensorboard_open(vt_test_directory(), 0, &first));
     EXPECT_OK(vt_tensorboard_open(vt_test_directory(), 0, &second));
-    vt_tensorboard_close(&first);
-    vt_tensorboard_close(&second);
 }
 
 TEST(tensorboard_on_a_full_disk)

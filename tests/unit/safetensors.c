@@ -48,7 +48,7 @@ TEST(what_the_package_writes)
     const vt_tensor_shape a = {2, {2, 3}}, b = {1, {4}}, c = {1, {3}}, d = {1, {1}};
     const float expected_b[4] = {1, -2.5f, 0.15625f, 3.0e38f}, expected_c[3] = {0.5f, -65504, 0x1p-24f};
     float values[6];
-    vt_safetensors *file = NULL;
+    SCOPED(vt_safetensors) *file = NULL;
     EXPECT_OK(vt_safetensors_open("tests/golden/package.safetensors", &file));
     EXPECT_OK(read_whole(file, "a", &a, values));
     for (int i = 0; i < 6; i++) EXPECT_NEAR(values[i], 0.5 * i, 0);
@@ -57,7 +57,6 @@ TEST(what_the_package_writes)
     EXPECT_OK(read_whole(file, "c", &c, values));
     for (int i = 0; i < 3; i++) EXPECT_NEAR(values[i], expected_c[i], 0);
     EXPECT_ERROR(read_whole(file, "d", &d, values), "tensor 'd' holds I64");
-    vt_safetensors_close(&file);
 }
 
 /* A part of the rows; float64 is rounded to the nearest float32, and refused if it is too large. */
@@ -68,7 +67,7 @@ TEST(parts_and_float64)
     const vt_tensor_shape row = {2, {1, 2}}, whole = {2, {3, 2}};
     const char *path = test_path("wide.safetensors");
     float values[6];
-    vt_safetensors *file = NULL;
+    SCOPED(vt_safetensors) *file = NULL;
     write_file(path, header, sizeof header - 1, 0);
     FILE *more = fopen(path, "ab");
     fwrite(numbers, sizeof *numbers, 6, more);
@@ -86,17 +85,15 @@ TEST(parts_and_float64)
                  "tensor 'a' is [3, 2], but the model's is [2, 2]");
     strcpy(file->entries[0].name, "b");
     EXPECT_OK(vt_safetensors_read_part(file, "b", 0, 3, &row, values));
-    vt_safetensors_close(&file);
 }
 
 static void refuse(const char *header, uint64_t length, int64_t data_bytes, const char *part)
 {
     const char *path = test_path("bad.safetensors");
-    vt_safetensors *file = NULL;
+    SCOPED(vt_safetensors) *file = NULL;
     write_file(path, header, length, data_bytes);
     EXPECT_ERROR(vt_safetensors_open(path, &file), part);
     EXPECT(file == NULL);
-    vt_safetensors_close(&file);
 }
 
 static void refuse_header(const char *header, const char *part)

@@ -16,7 +16,7 @@ TEST(fourier_transforms_of_any_length)
     for (int64_t length = 1; length <= 30; length++) {
         vt_complex from[30], to[30], scratch[30];
         for (int64_t x = 0; x < length; x++) from[x] = (vt_complex){(double)(x * x % 7) - 3, (double)(x * 5 % 11)};
-        vt_fourier *fourier = vt_fourier_open(length);
+        SCOPED(vt_fourier) *fourier = vt_fourier_open(length);
         vt_fourier_transform(fourier, from, to, scratch);
         for (int64_t m = 0; m < length; m++) {
             double real = 0, imaginary = 0;
@@ -28,7 +28,6 @@ TEST(fourier_transforms_of_any_length)
             EXPECT_NEAR(to[m].real, real, 1e-12 * (double)length);
             EXPECT_NEAR(to[m].imaginary, imaginary, 1e-12 * (double)length);
         }
-        vt_fourier_close(&fourier);
     }
 }
 
@@ -41,7 +40,7 @@ TEST(powers_are_the_variance)
         double mean = 0, variance = 0, sum = 0;
         for (int64_t x = 0; x < width; x++) mean += (double)(row[x] = (float)(x * x % 5) + 100) / (double)width;
         for (int64_t x = 0; x < width; x++) variance += pow((double)row[x] - mean, 2) / (double)width;
-        vt_scores *spectra = NULL;
+        SCOPED(vt_scores) *spectra = NULL;
         vt_spectra_open(&(vt_scores_options){1, 1, 1, width, &latitude, .goes_round = true}, &spectra);
         vt_spectra_add(spectra, 0, row, row);
         for (int64_t m = 1; m <= width / 2; m++) sum += vt_spectra_power(spectra, 0, 0, m, false);
@@ -53,7 +52,6 @@ TEST(powers_are_the_variance)
             &spectra);
         vt_spectra_add(spectra, 0, row, row);
         for (int64_t m = 1; m <= width / 2; m++) EXPECT_NEAR(vt_spectra_power(spectra, 0, 0, m, true), 0, 1e-20);
-        vt_scores_close(&spectra);
     }
 }
 
@@ -97,27 +95,39 @@ static vt_seasonal *open_file(const char *path)
     return seasonal;
 }
 
-/* Fits `count` times, `step` apart, and returns the summary; the file is climatology.h5. */
-static const char *fit_times(vt_calendar calendar, const char *first, int64_t step, int64_t count, bool masked)
+static vt_seasonal_fit *open_fit(int64_t width, bool masked)
 {
-    vt_date begin;
+    return vt_seasonal_fit_open(
+        &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = width, .harmonics = 1, .masked = masked});
+}
+
+/* Writes climatology.h5, closes the fit, and returns the summary. */
+static const char *finish_fit(vt_seasonal_fit *fit, const vt_seasonal_fit_labels *labels)
+{
     char *summary = NULL;
-    EXPECT(vt_date_parse(first, calendar, &begin));
-    vt_seasonal_fit *fit = vt_seasonal_fit_open(
-        &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 2, .harmonics = 1, .masked = masked});
-    for (int64_t i = 0; i < count; i++) {
-        const vt_date date = vt_date_after(begin, i * step);
-        EXPECT_OK(vt_seasonal_fit_add(fit, date, (float[2]){value_at(date, 0), value_at(date, 1)}));
-    }
-    EXPECT_OK(
-        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
+    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, labels, test_path("climatology.h5"), &summary));
     vt_seasonal_fit_close(&fit);
     return vt_test_owned(summary);
 }
 
+static const vt_seasonal_fit_labels no_labels = {0};
+
+/* Fits `count` times, `step` apart, and returns the summary; the file is climatology.h5. */
+static const char *fit_times(vt_calendar calendar, const char *first, int64_t step, int64_t count, bool masked)
+{
+    vt_date begin;
+    EXPECT(vt_date_parse(first, calendar, &begin));
+    vt_seasonal_fit *fit = open_fit(2, masked);
+    for (int64_t i = 0; i < count; i++) {
+        const vt_date date = vt_date_after(begin, i * step);
+        EXPECT_OK(vt_seasonal_fit_add(fit, date, (float[2]){value_at(date, 0), value_at(date, 1)}));
+    }
+    return finish_fit(fit, &no_labels);
+}
+
 static void expect_fit(const char *found, const char *expected)
 {
-    EXPECT(strcmp(found, expected) == 0, "'%s', expected '%s'", found, expected);
+    EXPECT_TEXT(found, expected);
 }
 
 TEST(fits_every_calendar_and_step)
@@ -130,7 +140,7 @@ TEST(fits_every_calendar_and_step)
         for (int masked = 0; masked < 2; masked++) {
             snprintf(expected, sizeof expected, "%s8 times of day", each); /* 9 h: eight of them in three days */
             expect_fit(fit_times((vt_calendar)c, "2003-11-05T03", 540, 1100, masked == 1), expected);
-            vt_seasonal *seasonal = open_file(test_path("climatology.h5"));
+            SCOPED(vt_seasonal) *seasonal = open_file(test_path("climatology.h5"));
             EXPECT(vt_date_parse("2031-02-07T15", (vt_calendar)c, &date));
             EXPECT_OK(vt_seasonal_at(seasonal, date, values));
             EXPECT_NEAR((double)values[0], (double)value_at(date, 0), 1e-5);
@@ -140,42 +150,32 @@ TEST(fits_every_calendar_and_step)
             EXPECT(!vt_seasonal_has(seasonal, date));
             EXPECT_ERROR(vt_seasonal_at(seasonal, date, values),
                          "has no climatology for the time of day of 2031-02-07 15:30; make it again");
-            vt_seasonal_close(&seasonal);
         }
     /* months, dated by their middles at 00 or 12 UTC, belong to one climatology */
     EXPECT(vt_date_parse("2001-01-16", VT_CALENDAR_STANDARD, &date));
-    vt_seasonal_fit *fit =
-        vt_seasonal_fit_open(&(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 2, .harmonics = 1});
+    vt_seasonal_fit *fit = open_fit(2, false);
     for (int64_t i = 0; i < 36; i++) {
         const vt_date middle = vt_date_after(vt_date_after(date, i * VT_A_MONTH), i % 2 * 720);
         double basis[3];
         vt_seasonal_basis(middle, 1, basis);
         EXPECT_OK(vt_seasonal_fit_add(fit, middle, (float[2]){(float)(7 + 2 * basis[2]), 5}));
     }
-    char *summary = NULL;
-    EXPECT_OK(
-        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
-    expect_fit(vt_test_owned(summary), "a mean and 1 harmonic of the year for any time of day");
-    vt_seasonal_fit_close(&fit);
-    vt_seasonal *seasonal = open_file(test_path("climatology.h5"));
+    expect_fit(finish_fit(fit, &no_labels), "a mean and 1 harmonic of the year for any time of day");
+    SCOPED(vt_seasonal) *seasonal = open_file(test_path("climatology.h5"));
     EXPECT(vt_date_parse("2010-04-02T07", VT_CALENDAR_STANDARD, &date));
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[0], 7 + 2 * sin(2 * M_PI * vt_date_of_year(date)), 1e-5);
     vt_seasonal_close(&seasonal);
     /* also if all of them are dated 12 UTC */
-    fit = vt_seasonal_fit_open(&(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 2, .harmonics = 1});
+    fit = open_fit(2, false);
     EXPECT(vt_date_parse("2001-01-16T12", VT_CALENDAR_STANDARD, &date));
     for (int64_t i = 0; i < 36; i++)
         EXPECT_OK(vt_seasonal_fit_add(fit, vt_date_after(date, i * VT_A_MONTH), (float[2]){7, 5}));
-    EXPECT_OK(
-        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
-    expect_fit(vt_test_owned(summary), "a mean and 1 harmonic of the year for any time of day");
-    vt_seasonal_fit_close(&fit);
+    expect_fit(finish_fit(fit, &no_labels), "a mean and 1 harmonic of the year for any time of day");
     seasonal = open_file(test_path("climatology.h5"));
     EXPECT(vt_date_parse("2010-04-15T00", VT_CALENDAR_STANDARD, &date));
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[1], 5, 1e-5);
-    vt_seasonal_close(&seasonal);
 }
 
 TEST(less_than_a_year_gives_means)
@@ -190,9 +190,8 @@ TEST(less_than_a_year_gives_means)
     for (int64_t i = 0; i < 200; i++) sum += (double)value_at(vt_date_after(date, 1440 * i), 0) / 200;
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[0], sum, 2e-6);
-    EXPECT(strcmp(vt_seasonal_facts_of(seasonal)->description,
-                  "a mean for 1 time of day, fitted to 200 times, 2003-01-01 00:00 to 2003-07-19 00:00") == 0,
-           "%s", vt_seasonal_facts_of(seasonal)->description);
+    EXPECT_TEXT(vt_seasonal_facts_of(seasonal)->description,
+                "a mean for 1 time of day, fitted to 200 times, 2003-01-01 00:00 to 2003-07-19 00:00");
     vt_seasonal_close(&seasonal);
     fit_times(VT_CALENDAR_STANDARD, "2003-01-01", 360, 1, true); /* a single time */
 }
@@ -202,12 +201,10 @@ TEST(points_with_few_values_get_means)
 {
     vt_date begin;
     float values[3];
-    char *summary = NULL;
     double sum = 0;
-    vt_seasonal *seasonal = NULL;
+    SCOPED(vt_seasonal) *seasonal = NULL;
     EXPECT(vt_date_parse("2003-01-01", VT_CALENDAR_STANDARD, &begin));
-    vt_seasonal_fit *fit = vt_seasonal_fit_open(
-        &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 3, .harmonics = 1, .masked = true});
+    vt_seasonal_fit *fit = open_fit(3, true);
     for (int64_t i = 0; i < 365; i++) {
         const vt_date date = vt_date_after(begin, 1440 * i);
         const float value = value_at(date, 0);
@@ -215,10 +212,7 @@ TEST(points_with_few_values_get_means)
         if (summer) sum += (double)value / 60;
         EXPECT_OK(vt_seasonal_fit_add(fit, date, (float[3]){value, summer ? value : NAN, NAN}));
     }
-    EXPECT_OK(
-        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
-    vt_test_owned(summary);
-    vt_seasonal_fit_close(&fit);
+    finish_fit(fit, &no_labels);
     EXPECT_OK(vt_seasonal_open(
         &(vt_seasonal_options){
             .path = test_path("climatology.h5"), .channels = 1, .height = 1, .width = 3, .own_rows = 1},
@@ -227,7 +221,6 @@ TEST(points_with_few_values_get_means)
     EXPECT_NEAR((double)values[0], (double)value_at(begin, 0), 1e-5);
     EXPECT_NEAR((double)values[1], sum, 2e-6);
     EXPECT(isnan(values[2]));
-    vt_seasonal_close(&seasonal);
 }
 
 /* ---- windows, and what is refused ---- */
@@ -235,12 +228,11 @@ TEST(points_with_few_values_get_means)
 enum { ROWS = 4, COLUMNS = 6 };
 
 /* A file whose climatology is 100 c + 10 y + x. */
-static void write_grid(const char *path)
+static void write_grid(void)
 {
     float fields[2 * ROWS * COLUMNS];
     const double latitudes[ROWS] = {60, 50, 40, 30}, longitudes[COLUMNS] = {0, 60, 120, 180, 240, 300};
     const char *const names[2] = {"t2m", "u10"};
-    char *summary = NULL;
     vt_date date;
     for (int i = 0; i < 2 * ROWS * COLUMNS; i++)
         fields[i] = (float)(100 * (i / (ROWS * COLUMNS)) + 10 * (i / COLUMNS % ROWS) + i % COLUMNS);
@@ -248,10 +240,7 @@ static void write_grid(const char *path)
     vt_seasonal_fit *fit = vt_seasonal_fit_open(
         &(vt_seasonal_fit_options){.channels = 2, .height = ROWS, .width = COLUMNS, .harmonics = 1});
     EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL},
-                                    path, &summary));
-    vt_test_owned(summary);
-    vt_seasonal_fit_close(&fit);
+    finish_fit(fit, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL});
 }
 
 static vt_seasonal_options grid_options(const char *path)
@@ -267,7 +256,7 @@ static vt_seasonal_options grid_options(const char *path)
 
 static void expect_window(const vt_seasonal_options *options)
 {
-    vt_seasonal *seasonal = NULL;
+    SCOPED(vt_seasonal) *seasonal = NULL;
     float values[2 * ROWS * COLUMNS];
     vt_date date;
     EXPECT(vt_date_parse("2004-06-01", VT_CALENDAR_STANDARD, &date));
@@ -280,13 +269,12 @@ static void expect_window(const vt_seasonal_options *options)
         const int64_t channel = i / (options->width * options->own_rows);
         EXPECT_NEAR((double)values[i], (double)(100 * channel + 10 * row + column), 0);
     }
-    vt_seasonal_close(&seasonal);
 }
 
 TEST(windows_of_a_climatology)
 {
     const char *path = test_path("climatology.h5");
-    write_grid(path);
+    write_grid();
     vt_seasonal_options options = grid_options(path);
     expect_window(&options);
     options.channels = 1;
@@ -315,7 +303,7 @@ TEST(climatologies_that_do_not_fit)
 {
     const char *path = test_path("climatology.h5");
     vt_seasonal *seasonal = NULL;
-    write_grid(path);
+    write_grid();
     vt_seasonal_options options = grid_options(path);
     options.grid_height = options.height = options.own_rows = 5;
     EXPECT_ERROR(vt_seasonal_open(&options, &seasonal),
@@ -362,7 +350,7 @@ TEST(changes_over_dt)
         char *notes = NULL;
         vt_npy stds;
         EXPECT(vt_date_parse("2003-01-01", VT_CALENDAR_STANDARD, &date));
-        vt_time_statistics *statistics = vt_time_statistics_open(dt, &shape, false, NULL);
+        SCOPED(vt_time_statistics) *statistics = vt_time_statistics_open(dt, &shape, false, NULL);
         for (int i = 0; i < 5; i++) {
             const vt_date own = vt_date_after(date, 360 * (i + (i >= 3)));
             const bool begins = i == 0 || i >= 3; /* time 4 begins a file, but follows by its date */
@@ -372,7 +360,7 @@ TEST(changes_over_dt)
         EXPECT_OK(vt_npy_open(test_path("time_diff_stds.npy"), &stds));
         EXPECT(stds.shape.dimensions == 4 && stds.shape.shape[1] == 1);
         EXPECT_NEAR(stds.values[0], expected[dt - 1], 1e-6);
-        EXPECT(strstr(notes, dt == 1 ? "of 3 pairs of times" : "of 1 pairs of times") != NULL, "%s", notes);
+        EXPECT_PART(notes, dt == 1 ? "of 3 pairs of times" : "of 1 pairs of times");
         vt_npy_close(&stds);
         vt_time_statistics_close(&statistics);
         free(notes);
@@ -380,11 +368,8 @@ TEST(changes_over_dt)
         statistics = vt_time_statistics_open(7, &shape, false, NULL);
         EXPECT_OK(vt_time_statistics_add(statistics, NULL, 360, true, values));
         EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
-        EXPECT(strstr(notes, "no time_diff_stds.npy: no two times of these files are 7 apart\nno climatology.h5: ") !=
-                   NULL,
-               "%s", notes);
+        EXPECT_PART(notes, "no time_diff_stds.npy: no two times of these files are 7 apart\nno climatology.h5: ");
         EXPECT(access(test_path("time_diff_stds.npy"), F_OK) != 0 && access(test_path("climatology.h5"), F_OK) != 0);
-        vt_time_statistics_close(&statistics);
         free(notes);
     }
 }

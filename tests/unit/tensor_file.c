@@ -183,7 +183,7 @@ static const vt_tensor_box whole5 = {{0}, {5, {5, 3, 2, 2, 7}}}, last_row = {{4,
 
 TEST(boxes_come_back_in_any_other_cut)
 {
-    vt_tensor_file *index = open_file(write_set(-1));
+    SCOPED(vt_tensor_file) *index = open_file(write_set(-1));
     float values[ELEMENTS];
     vt_tensor_shape shape;
     EXPECT_OK(vt_tensor_file_shape(index, "group/w", &shape));
@@ -211,7 +211,6 @@ TEST(boxes_come_back_in_any_other_cut)
     EXPECT(values[0] == 7 && values[2] == 9);
     const vt_tensor_box nothing = {{0}, {5, {5, 0, 2, 2, 7}}};
     EXPECT_OK(vt_tensor_file_read_box(index, "group/w", &nothing, NULL));
-    vt_tensor_file_close(&index);
 }
 
 /* A reader of HDF5 that knows nothing of us sees whole tensors. */
@@ -236,14 +235,13 @@ TEST(boxes_of_a_large_tensor)
           *found = vt_test_owned(malloc(600 * 500 * sizeof *found));
     for (int64_t i = 0; i < vt_tensor_count(&shape); i++) values[i] = (float)i;
     write_tensor("large.h5", "w", &shape, values);
-    vt_tensor_file *file = open_file(test_path("large.h5"));
+    SCOPED(vt_tensor_file) *file = open_file(test_path("large.h5"));
     const vt_tensor_box box = {{200, 401}, {2, {600, 500}}};
     EXPECT_OK(vt_tensor_file_read_box(file, "w", &box, found));
     int64_t wrong = 0;
     for (int64_t i = 0; i < 600; i++)
         wrong += memcmp(found + i * 500, values + (200 + i) * 1031 + 401, 500 * sizeof *found) != 0;
     EXPECT(wrong == 0);
-    vt_tensor_file_close(&file);
 }
 
 /* More sources than stay open. */
@@ -258,13 +256,12 @@ TEST(more_shards_than_stay_open)
         write_tensor(names[i], "w", &(vt_tensor_shape){1, {1}}, &(float){(float)i});
         parts[i] = (vt_tensor_part){names[i], "w", {{i}, {1, {1}}}};
     }
-    vt_tensor_file *file = open_index(&shape, COUNT, parts);
+    SCOPED(vt_tensor_file) *file = open_index(&shape, COUNT, parts);
     for (int round = 0; round < 2; round++) {
         float values[COUNT] = {0};
         EXPECT_OK(vt_tensor_file_read(file, "w", &shape, values));
         for (int i = 0; i < COUNT; i++) EXPECT(values[i] == (float)i);
     }
-    vt_tensor_file_close(&file);
 }
 
 /* ---- what is wrong ---- */
@@ -272,16 +269,14 @@ TEST(more_shards_than_stay_open)
 static void expect_unreadable(const char *path, const vt_tensor_box *box, const char *message)
 {
     float values[ELEMENTS];
-    vt_tensor_file *file = open_file(path);
+    SCOPED(vt_tensor_file) *file = open_file(path);
     EXPECT_ERROR(vt_tensor_file_read_box(file, "group/w", box, values), message);
-    vt_tensor_file_close(&file);
 }
 
 static void expect_readable(const char *path, const vt_tensor_box *box)
 {
-    vt_tensor_file *file = open_file(path);
+    SCOPED(vt_tensor_file) *file = open_file(path);
     expect_box(file, box);
-    vt_tensor_file_close(&file);
 }
 
 static const vt_tensor_box first_row = {{0}, {5, {1, 1, 1, 1, 7}}};
@@ -344,9 +339,8 @@ TEST(parts_that_overlap)
     const vt_tensor_part parts[3] = {
         {"a.h5", "w", {{0}, half}}, {"b.h5", "w", {{1}, half}}, {"c.h5", "w", {{2}, half}}};
     float values[4];
-    vt_tensor_file *file = open_index(&shape, 3, parts);
+    SCOPED(vt_tensor_file) *file = open_index(&shape, 3, parts);
     EXPECT_ERROR(vt_tensor_file_read(file, "w", &shape, values), "parts of it overlap, in a.h5 and b.h5");
-    vt_tensor_file_close(&file);
 }
 
 /* An index made by others: all of /w is in `source`, as version 1 of the checkpoints had it too. */
@@ -366,10 +360,9 @@ static void expect_refused_source(const char *path, const char *message)
 {
     float values[3];
     vt_tensor_shape shape = {1, {3}};
-    vt_tensor_file *file = open_file(path);
+    SCOPED(vt_tensor_file) *file = open_file(path);
     EXPECT_ERROR(vt_tensor_file_read(file, "w", &shape, values), message);
     EXPECT_ERROR(vt_tensor_file_shape(file, "w", &shape), message);
-    vt_tensor_file_close(&file);
 }
 
 TEST(sources_lead_nowhere_else)
@@ -377,7 +370,7 @@ TEST(sources_lead_nowhere_else)
     const vt_tensor_shape shape = {1, {3}};
     float values[3] = {0};
     write_tensor("shard.h5", "w", &shape, (float[]){1, 2, 3});
-    vt_tensor_file *file = open_file(write_plain_index("shard.h5")); /* all of it, without a selected box */
+    SCOPED(vt_tensor_file) *file = open_file(write_plain_index("shard.h5")); /* all of it, without a selected box */
     EXPECT_OK(vt_tensor_file_read(file, "w", &shape, values));
     EXPECT(values[0] == 1 && values[2] == 3);
     vt_tensor_file_close(&file);
@@ -403,10 +396,8 @@ TEST(sources_lead_nowhere_else)
     file = open_file(path);
     EXPECT_ERROR(vt_tensor_file_read(file, "linked", &shape, values), "holds no dataset /linked");
     EXPECT_ERROR(vt_tensor_file_read(file, "external", &shape, values), "dataset /external lies in another file");
-    vt_names names = {0};
+    SCOPED(vt_names) names = {0};
     EXPECT_ERROR(vt_tensor_file_list(file, "group", &names), "has no group 'group'");
-    vt_names_close(&names);
-    vt_tensor_file_close(&file);
 }
 
 /* ---- files that vitrain has not written ---- */
@@ -434,12 +425,11 @@ static void expect_foreign(const foreign *f)
     test_dataset_with(storage, file, name, f->type, 1, (hsize_t[]){1000}, H5T_NATIVE_FLOAT,
                       f->unwritten ? NULL : values);
     H5Fclose(file);
-    vt_tensor_file *opened = open_file(path);
+    SCOPED(vt_tensor_file) *opened = open_file(path);
     if (f->message != NULL)
         EXPECT_ERROR(vt_tensor_file_read(opened, name, &shape, values), f->message);
     else
         EXPECT_OK(vt_tensor_file_read(opened, name, &shape, values));
-    vt_tensor_file_close(&opened);
 }
 
 TEST(tensors_of_others)
@@ -476,10 +466,8 @@ TEST(more_names_than_any_checkpoint_has)
     H5Gclose(group);
     H5Fclose(file);
     H5Pclose(access);
-    vt_names names = {0};
-    vt_tensor_file *opened = open_file(path);
+    SCOPED(vt_names) names = {0};
+    SCOPED(vt_tensor_file) *opened = open_file(path);
     EXPECT_ERROR(vt_tensor_file_list(opened, "group", &names),
                  "the group 'group' holds more than 131072 names, which no checkpoint does");
-    vt_names_close(&names);
-    vt_tensor_file_close(&opened);
 }

@@ -34,31 +34,18 @@ enum {
 
 static const vt_corpus_options options = {.lower = true};
 
-static char *path_of(const char *name)
-{
-    return vt_test_owned(vt_text_format("%s/%s", vt_test_directory(), name));
-}
-
-static void write_bytes(const char *path, const void *bytes, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    VT_ASSERT(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
-}
-
 /* A text of the words 0 to `words` - 1, all with as many digits, so that they are their own numbers. Its path. */
-static char *write_numbers(int words)
+static const char *write_numbers(int words)
 {
-    vt_text text = {0};
+    SCOPED(vt_text) text = {0};
     for (int i = 0; i < words; i++) vt_text_append(&text, "%06d%c", i, i % 10 == 9 ? '\n' : ' ');
-    char *path = path_of("train.txt");
-    write_bytes(path, text.characters, text.length);
-    vt_text_close(&text);
+    const char *path = test_write("train.txt", text.characters, text.length);
     return path;
 }
 
 static void expect_numbers(const char *path, int words)
 {
-    vt_corpus *corpus = NULL;
+    SCOPED(vt_corpus) *corpus = NULL;
     int32_t *tokens = vt_test_owned(vt_allocate((size_t)words, sizeof *tokens, "a test"));
     EXPECT_OK(vt_corpus_open(path, NULL, &options, &corpus));
     if (corpus == NULL) return;
@@ -66,8 +53,7 @@ static void expect_numbers(const char *path, int words)
     EXPECT_OK(vt_corpus_read(corpus, 0, words, tokens));
     for (int i = 0; i < words; i++) EXPECT(tokens[i] == i, "%d: %d", i, tokens[i]);
     const char *last = SETTINGS("%06d", words - 1);
-    EXPECT(strcmp(corpus->vocabulary->words[words - 1], last) == 0);
-    vt_corpus_close(&corpus);
+    EXPECT_TEXT(corpus->vocabulary->words[words - 1], last);
 }
 
 /* How often the log says that a file is damaged. */
@@ -130,8 +116,7 @@ static void sign(image of, size_t tokens_end)
 /* Opens the text with `damaged` as its file of tokens, which must become `whole` again. */
 static void expect_mended(const char *path, image damaged, image whole, int words)
 {
-    const char *kept = SETTINGS("%s.vitrain", path);
-    write_bytes(kept, damaged.bytes, damaged.size);
+    const char *kept = test_write("train.txt.vitrain", damaged.bytes, damaged.size);
     expect_numbers(path, words);
     const image made = read_image(kept);
     EXPECT(made.size == whole.size && memcmp(made.bytes, whole.bytes, whole.size) == 0);
@@ -144,10 +129,10 @@ static image copy_of(image of)
     return copy;
 }
 
-static image make_tokens(int words, char **path, char **log)
+static image make_tokens(int words, const char **path, const char **log)
 {
     *path = write_numbers(words);
-    *log = path_of("log");
+    *log = test_path("log");
     vt_log_filter.muted = true;
     EXPECT_OK(vt_log_open(*log, false));
     expect_numbers(*path, words);
@@ -161,7 +146,7 @@ static image make_tokens(int words, char **path, char **log)
 TEST(damaged_header)
 {
     enum { COUNT = 40 };
-    char *path = NULL, *log = NULL;
+    const char *path = NULL, *log = NULL;
     const image whole = make_tokens(COUNT, &path, &log);
     EXPECT(number_at(whole, TOKEN_COUNT) == COUNT && number_at(whole, VOCABULARY_SIZE) == COUNT);
     int said = 0;
@@ -186,7 +171,7 @@ TEST(header_beyond_its_file)
     static const size_t places[] = {TOKEN_COUNT, UNKNOWN, WORDS, VOCABULARY_SIZE, VOCABULARY_BYTES};
     static const int64_t values[] = {
         -1, 0, COUNT - 1, COUNT + 1, 1 << 20, INT64_C(1) << 40, INT64_MAX / 8 + 1, INT64_MAX, INT64_MIN};
-    char *path = NULL, *log = NULL;
+    const char *path = NULL, *log = NULL;
     const image whole = make_tokens(COUNT, &path, &log);
     int said = 0;
     for (size_t p = 0; p < sizeof places / sizeof *places; p++)
@@ -214,7 +199,7 @@ TEST(header_beyond_its_file)
 TEST(damaged_tokens_and_words)
 {
     static const int counts[] = {5000, 70000};
-    char *path = NULL, *log = NULL;
+    const char *path = NULL, *log = NULL;
     for (int c = 0; c < 2; c++) {
         const int count = counts[c];
         const image whole = make_tokens(count, &path, &log);
@@ -327,20 +312,19 @@ TEST(leftovers_of_a_killed_split)
     const char *path = write_numbers(COUNT);
     split_and_be_killed(path, &options);
     split_and_be_killed(path, &options);
-    EXPECT(unfinished() == 2 && !is_there(path_of("train.txt.vitrain")));
+    EXPECT(unfinished() == 2 && !is_there(test_path("train.txt.vitrain")));
     static const char *const others[] = {".train.txt.vitrain.partial.mine", ".train.txt.vitrain.partial",
                                          ".train.txt.vitrain.partial.of_a_user", ".valid.txt.vitrain.partial.abcdef",
                                          "train.txt.vitrain.backup"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) write_bytes(path_of(others[i]), "x", 1);
-    const char *busy = path_of(".train.txt.vitrain.partial.worker");
-    write_bytes(busy, "x", 1);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) test_write(others[i], "x", 1);
+    const char *busy = test_write(".train.txt.vitrain.partial.worker", "x", 1);
     const int file = open(busy, O_RDWR);
     VT_ASSERT(file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0);
     expect_numbers(path, COUNT);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) EXPECT(is_there(path_of(others[i])), "%s", others[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) EXPECT(is_there(test_path(others[i])), "%s", others[i]);
     EXPECT(is_there(busy) && unfinished() == 4, "%lld", (long long)unfinished());
     close(file);
-    VT_ASSERT(unlink(path_of("train.txt.vitrain")) == 0);
+    VT_ASSERT(unlink(test_path("train.txt.vitrain")) == 0);
     expect_numbers(path, COUNT);
     EXPECT(!is_there(busy) && unfinished() == 3, "%lld", (long long)unfinished());
 }
@@ -348,14 +332,14 @@ TEST(leftovers_of_a_killed_split)
 /* A process that only looks leaves nothing, even if it is killed. */
 TEST(leftovers_of_one_that_keeps_nothing)
 {
-    const char *path = write_numbers(3000), *elsewhere = path_of("elsewhere");
+    const char *path = write_numbers(3000), *elsewhere = test_path("elsewhere");
     VT_ASSERT(mkdir(elsewhere, 0777) == 0);
     const vt_corpus_options looking = {.lower = true, .keep_nothing = true, .other_directory = elsewhere};
     split_and_be_killed(path, &looking);
     EXPECT(unfinished() == 0 && rmdir(elsewhere) == 0); /* it is empty */
 }
 
-static char *ready, *ready_path;
+static const char *ready, *ready_path;
 
 static void publish_ready(int number)
 {
@@ -369,8 +353,8 @@ TEST(another_process_is_faster)
     enum { COUNT = 3000 };
     struct rlimit before;
     const char *path = write_numbers(COUNT);
-    ready = path_of("ready");
-    ready_path = path_of("train.txt.vitrain");
+    ready = test_path("ready");
+    ready_path = test_path("train.txt.vitrain");
     expect_numbers(path, COUNT);
     VT_ASSERT(rename(ready_path, ready) == 0 && getrlimit(RLIMIT_FSIZE, &before) == 0);
     signal(SIGXFSZ, publish_ready);
@@ -433,14 +417,14 @@ static char *long_text(void)
 
 TEST(texts_in_parts)
 {
-    char *text = long_text(), *path = path_of("long.txt");
+    char *text = long_text();
     for (int shift = 0; shift < 3; shift++) { /* other bytes are at the parts' ends */
         const char *from = text + shift;
         while ((*from & 0xC0) == 0x80) from++;
         const size_t size = strlen(from);
         vt_split_facts facts[2];
         seen of[2] = {{0}};
-        write_bytes(path, from, size);
+        const char *path = test_write("long.txt", from, size);
         EXPECT_OK(vt_split(from, size, path, true, note_word, &of[0], &facts[0]));
         EXPECT_OK(split_file(path, (int64_t)size, &of[1], &facts[1]));
         EXPECT(of[0].words == of[1].words && of[0].bytes == of[1].bytes && of[0].key == of[1].key, "%d", shift);
@@ -452,28 +436,27 @@ TEST(texts_in_parts)
 TEST(bad_bytes_in_parts)
 {
     static const size_t places[] = {5, (4 << 20) - 2, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, (8 << 20) + 12345};
-    char *path = path_of("long.txt"), *text = vt_test_owned(vt_allocate(LONG_TEXT + 1, 1, "a test"));
+    char *text = vt_test_owned(vt_allocate(LONG_TEXT + 1, 1, "a test"));
     for (size_t p = 0; p < sizeof places / sizeof *places; p++)
         for (int kind = 0; kind < 2; kind++) {
             vt_split_facts facts;
             seen of = {0};
             for (int i = 0; i < LONG_TEXT; i++) text[i] = i % 50 == 49 ? '\n' : 'a';
             text[places[p]] = kind == 0 ? '\xff' : '\0';
-            write_bytes(path, text, LONG_TEXT);
+            const char *path = test_write("long.txt", text, LONG_TEXT);
             EXPECT(vt_split(text, LONG_TEXT, path, true, note_word, &of, &facts) != VT_OK);
             char *said = vt_test_owned(vt_text_copy(vt_error_text()));
             vt_error_clear();
             const char *place = SETTINGS(": line %zu, byte %zu of the file", places[p] / 50 + 1, places[p]);
-            EXPECT(strstr(said, place) != NULL, "'%s' lacks '%s'", said, place);
+            EXPECT_PART(said, place);
             EXPECT_ERROR(split_file(path, LONG_TEXT, &of, &facts), said);
         }
 }
 
 TEST(text_that_becomes_shorter)
 {
-    char *text = long_text(), *path = path_of("long.txt");
+    const char *path = test_write("long.txt", long_text(), LONG_TEXT);
     vt_split_facts facts;
-    write_bytes(path, text, LONG_TEXT);
     EXPECT_ERROR(split_file(path, LONG_TEXT, &(seen){.truncated = path}, &facts),
                  SETTINGS("long.txt: can't read it at byte %d: it has become shorter than it was when it was opened",
                           LONG_TEXT / 2));

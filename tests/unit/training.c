@@ -5,9 +5,11 @@
 
 #include "alone.h"
 #include "backend/half.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
+#include "operations/paths.h"
 #include "optimizer/optimizer.h"
 #include "rig.h"
 #include "settings.h"
@@ -18,9 +20,8 @@
 /* Of a run of 100 steps, with epochs of 10. */
 static void check_rate(const char *settings, int64_t step, double expected)
 {
-    vt_config *config = config_with(1, "lr=0.5", settings);
+    SCOPED(vt_config) *config = config_with(1, "lr=0.5", settings);
     EXPECT_NEAR(vt_learning_rate_at(config, (vt_run_length){.run = 100, .epoch = 10}, step), expected, 1e-15);
-    vt_config_close(&config);
 }
 
 TEST(schedule_of_the_learning_rate)
@@ -44,7 +45,7 @@ TEST(restarts_of_the_learning_rate)
 {
     static const char more[] = "num_epochs=10 lr_restarts=0.125@6,0.0625@8 restart_warmup=4 warmup=10";
     const vt_run_length length = {.run = 100, .epoch = 10};
-    vt_config *config = config_with(1, "lr=0.5", more);
+    SCOPED(vt_config) *config = config_with(1, "lr=0.5", more);
     check_rate(more, 4, 0.25);
     check_rate(more, 30, 0.25); /* the middle of the first 60 */
     check_rate(more, 59, 0.25 * (1 + cos(M_PI * 59 / 60)));
@@ -56,7 +57,6 @@ TEST(restarts_of_the_learning_rate)
     for (int64_t step = 0; step <= 100; step++)
         EXPECT(vt_learning_rate_restarts(config, length, step) == (step == 60 || step == 80), "step %lld",
                (long long)step);
-    vt_config_close(&config);
 }
 
 /* After four epochs of 10 steps epochs have 20 (or 5): restarts stay in their epochs, and cosines go on from where they
@@ -79,7 +79,7 @@ TEST(schedule_after_epochs_of_another_length)
                  {"num_epochs=10 lr_restarts=0.5@6 restart_warmup=0", 160, 20, 0, 100, 0.25},
                  {"num_epochs=10 lr_restarts=0.5@2 restart_warmup=0", 160, 20, 20, 40, 0.25}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        vt_config *config = config_with(1, "lr=0.5", known[i].settings);
+        SCOPED(vt_config) *config = config_with(1, "lr=0.5", known[i].settings);
         const vt_run_length length = {known[i].run, known[i].epoch, 4, 40, known[i].begun};
         const double rate = vt_learning_rate_at(config, length, known[i].step);
         EXPECT_NEAR(rate, 0.25 * (1 + cos(M_PI * known[i].expected)), 1e-15);
@@ -88,20 +88,17 @@ TEST(schedule_after_epochs_of_another_length)
             EXPECT(vt_learning_rate_restarts(config, length, step) ==
                        (restarts.count > 0 && restarts.stages[0].epoch == 6 && step == 80),
                    "%zu: step %lld", i, (long long)step);
-        vt_config_close(&config);
     }
     /* steps of warm-up count as they are */
-    vt_config *config = config_with(1, "lr=0.5", "num_epochs=10 lr_restarts=0.5@2 restart_warmup=30");
+    SCOPED(vt_config) *config = config_with(1, "lr=0.5", "num_epochs=10 lr_restarts=0.5@2 restart_warmup=30");
     const vt_run_length length = {160, 20, 4, 40, 20};
     EXPECT_NEAR(vt_learning_rate_at(config, length, 40), 0.5 * 21 / 30, 1e-15);
-    vt_config_close(&config);
 }
 
 static vt_loop_length length_from(const vt_run_progress *progress, const char *settings, int64_t samples)
 {
-    vt_config *config = config_with(1, settings, "");
+    SCOPED(vt_config) *config = config_with(1, settings, "");
     vt_loop_length length = vt_loop_length_of(config, samples / config->global_batch_size, progress);
-    vt_config_close(&config);
     return length;
 }
 
@@ -145,11 +142,11 @@ TEST(length_of_a_resumed_run)
 
 static int64_t count_parameters(int64_t dim)
 {
-    vt_backend *dry = NULL;
-    vt_parameters *parameters = NULL;
-    vt_model *model = NULL;
+    SCOPED(vt_backend) *dry = NULL;
     EXPECT_OK(vt_backend_open_dry(&dry));
-    alone one = open_alone(dry, 45 * 90);
+    SCOPED(alone) one = open_alone(dry, 45 * 90);
+    SCOPED(vt_parameters) *parameters = NULL;
+    SCOPED(vt_model) *model = NULL;
     one.config->embed_dim = dim; /* the rest of the tutorials' model is the default */
     EXPECT_OK(vt_parameters_open(dry, one.parallel, &parameters));
     EXPECT_OK(vt_model_open(one.config, parameters, &model));
@@ -157,10 +154,6 @@ static int64_t count_parameters(int64_t dim)
     EXPECT(parameters->count == 3 + 12 * 16 + 3);
     EXPECT(find_parameter(parameters, "blocks.11.attn.k.weight") != NULL);
     EXPECT(find_parameter(parameters, "head.bias") == NULL);
-    vt_model_close(&model);
-    vt_parameters_close(&parameters);
-    close_alone(&one);
-    vt_backend_close(&dry);
     return count;
 }
 
@@ -190,11 +183,10 @@ static moments moments_of(const vt_parameter *parameter)
 
 TEST(parameters_start_as_pytorchs)
 {
-    vt_backend *backend = NULL;
     vt_parameters *parameters[2] = {NULL, NULL};
     const int64_t shape[2] = {300, 200};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
-    alone one_rank = open_alone(backend, 4);
+    SCOPED(vt_backend) *backend = open_path(VT_ISA_AUTO);
+    SCOPED(alone) one_rank = open_alone(backend, 4);
     for (int i = 0; i < 2; i++) {
         EXPECT_OK(vt_parameters_open(backend, one_rank.parallel, &parameters[i]));
         /* the second registry has another order: values depend on the name alone */
@@ -224,19 +216,16 @@ TEST(parameters_start_as_pytorchs)
     EXPECT(memcmp(a->value, b->value, (size_t)a->count * sizeof(float)) == 0);
     EXPECT(memcmp(b->value, find_parameter(parameters[1], "other")->value, 64) != 0);
     for (int i = 0; i < 2; i++) vt_parameters_close(&parameters[i]);
-    close_alone(&one_rank);
-    vt_backend_close(&backend);
 }
 
 /* A convolution's weight in 3-D, of which this rank has two of three input channels: its numbers are the whole's. */
 TEST(a_part_of_five_dimensions)
 {
     enum { OUT = 4, IN_PARTS = 3, KERNEL = 2 * 3 * 5 };
-    vt_backend *backend = NULL;
-    vt_parameters *whole = NULL, *own = NULL;
     const int64_t shape[VT_PARAMETER_DIMENSIONS] = {OUT, IN_PARTS, 2, 3, 5};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
-    alone one_rank = open_alone(backend, 4);
+    SCOPED(vt_backend) *backend = open_path(VT_ISA_AUTO);
+    SCOPED(alone) one_rank = open_alone(backend, 4);
+    SCOPED(vt_parameters) *whole = NULL, *own = NULL;
     EXPECT_OK(vt_parameters_open(backend, one_rank.parallel, &whole));
     EXPECT_OK(vt_parameters_open(backend, one_rank.parallel, &own));
     const vt_parameter *a = vt_parameters_add(whole, "", "conv.weight", 5, shape, VT_START_UNIFORM, 0.25);
@@ -250,20 +239,16 @@ TEST(a_part_of_five_dimensions)
     for (int64_t i = 0; i < OUT; i++)
         EXPECT(memcmp(b->value + i * 2 * KERNEL, a->value + (i * IN_PARTS + 1) * KERNEL, 2 * KERNEL * sizeof(float)) ==
                0);
-    vt_parameters_close(&whole);
-    vt_parameters_close(&own);
-    close_alone(&one_rank);
-    vt_backend_close(&backend);
 }
 
 TEST(slices_keep_an_optimizers_grain)
 {
-    vt_backend *dry = NULL;
+    SCOPED(vt_backend) *dry = NULL;
     const int64_t shape[1] = {1000};
     EXPECT_OK(vt_backend_open_dry(&dry));
-    alone one_rank = open_alone(dry, 4);
+    SCOPED(alone) one_rank = open_alone(dry, 4);
     for (int shard = 0; shard < 3; shard++) {
-        vt_parameters *parameters = NULL;
+        SCOPED(vt_parameters) *parameters = NULL;
         EXPECT_OK(vt_parameters_open(dry, one_rank.parallel, &parameters));
         const vt_parameter *a = vt_parameters_add(parameters, "", "a", 1, shape, VT_START_ZERO, 0);
         const vt_parameter *b = vt_parameters_add(parameters, "", "b", 1, shape, VT_START_ZERO, 0);
@@ -276,24 +261,19 @@ TEST(slices_keep_an_optimizers_grain)
         EXPECT(vt_parameters_slice_offset(parameters, bucket, VT_BLOCK_VALUES) == 768 * shard);
         const int64_t kept_of_a[] = {768, 1000 - 768, 0};
         EXPECT(vt_parameters_piece(parameters, a, VT_BLOCK_MOMENTS).count == kept_of_a[shard]);
-        vt_parameters_close(&parameters);
     }
-    close_alone(&one_rank);
-    vt_backend_close(&dry);
 }
 
 /* Each word of the option `optimizer` is the name of its row. */
 TEST(the_table_of_optimizers)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) { /* the last */
         EXPECT_OK(vt_config_set(config, "optimizer", vt_optimizer_kinds[i]->name));
         EXPECT(config->optimizer == i);
     }
     EXPECT_OK(vt_config_set(config, "momentum", "0"));
     EXPECT(vt_optimizer_form(config, 0, &(vt_parameter){.frozen = false}) == VT_KEPT_NOTHING, "it needs no memory");
-    vt_config_close(&config);
 }
 
 /* ---- a small model ---- */
@@ -324,7 +304,7 @@ static void open_small(small_model *m, const char *settings)
     open_scheduled(m, settings, false);
 }
 
-static void close_small(small_model *m)
+static void small_model_close(small_model *m)
 {
     rig_close(&m->rig);
 }
@@ -336,16 +316,15 @@ static double train_steps(small_model *m, int count)
 
 static double evaluate(small_model *m)
 {
-    vt_evaluation sums;
+    SCOPED(vt_evaluation) sums;
     rig_evaluate(&m->rig, &m->batch, false, &sums);
     const double loss = sums.loss;
-    vt_evaluation_close(&sums);
     return loss;
 }
 
 TEST(the_same_seed_gives_the_same_bits)
 {
-    small_model a, b, other;
+    SCOPED(small_model) a, b, other;
     open_small(&a, "dropout=0.2");
     open_small(&b, "dropout=0.2");
     open_small(&other, "dropout=0.2 seed=7");
@@ -353,43 +332,36 @@ TEST(the_same_seed_gives_the_same_bits)
     EXPECT(loss == train_steps(&b, 5));
     EXPECT(loss != train_steps(&other, 5));
     EXPECT(rig_same_values(&a.rig, &b.rig));
-    close_small(&a);
-    close_small(&b);
-    close_small(&other);
 }
 
 /* Dropout is keyed by the sample's place in the global batch, so cutting the batch in pieces changes nothing but the
  * order of sums. */
 TEST(dropout_does_not_depend_on_micro_batches)
 {
-    small_model whole, pieces;
+    SCOPED(small_model) whole, pieces;
     open_small(&whole, "dropout=0.3");
     open_small(&pieces, "dropout=0.3 grad_accumulation=4");
     for (int i = 0; i < 5; i++) {
         double loss = train_steps(&whole, 1);
         EXPECT_NEAR(train_steps(&pieces, 1), loss, 1e-5 * loss);
     }
-    close_small(&whole);
-    close_small(&pieces);
 }
 
 TEST(validation_has_no_dropout)
 {
-    small_model with, without;
+    SCOPED(small_model) with, without;
     open_small(&with, "dropout=0.5");
     open_small(&without, "dropout=0");
     EXPECT(evaluate(&with) == evaluate(&without));
     EXPECT(train_steps(&with, 1) != train_steps(&without, 1));
-    close_small(&with);
-    close_small(&without);
 }
 
 /* In the units of the data and laid back to fields: its RMSE, by hand, is the evaluation's. */
 TEST(forecast_is_what_is_evaluated)
 {
     enum { HEIGHT = 8, WIDTH = 12, CHANNEL = 1 };
-    small_model m;
-    vt_evaluation sums;
+    SCOPED(small_model) m;
+    SCOPED(vt_evaluation) sums;
     float field[HEIGHT * WIDTH], target[HEIGHT * WIDTH];
     double sum = 0, weights = 0, std = 4; /* of channel 1 in open_small */
     open_small(&m, "dropout=0.3");
@@ -406,19 +378,16 @@ TEST(forecast_is_what_is_evaluated)
         weights += weight;
     }
     EXPECT_NEAR(sqrt(sum / weights), sums.model.values[1 + CHANNEL], 1e-5 * sums.model.values[1 + CHANNEL]);
-    vt_evaluation_close(&sums);
-    close_small(&m);
 }
 
 TEST(training_learns_one_batch)
 {
-    small_model m;
+    SCOPED(small_model) m;
     open_small(&m, "lr_schedule=none");
     double before = evaluate(&m);
     train_steps(&m, 150);
     double after = evaluate(&m);
     EXPECT(after < 0.5 * before, "loss %g, was %g", after, before);
-    close_small(&m);
 }
 
 static void check_rounded(const small_model *m, const char *settings)
@@ -441,11 +410,10 @@ TEST(every_optimizer_rounds_what_it_updates)
     for (int half = 0; half < 2; half++) {
         double norm = 0;
         for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) { /* the last */
-            char settings[96];
-            small_model m;
+            const char *settings = SETTINGS("optimizer=%s amp_mode=%s lr=1e-3 ema_decay=0.5",
+                                            vt_optimizer_kinds[i]->name, half == 0 ? "bf16" : "fp16");
+            SCOPED(small_model) m;
             vt_step_figures figures;
-            snprintf(settings, sizeof settings, "optimizer=%s amp_mode=%s lr=1e-3 ema_decay=0.5",
-                     vt_optimizer_kinds[i]->name, half == 0 ? "bf16" : "fp16");
             open_small(&m, settings);
             check_rounded(&m, settings);
             EXPECT_OK(vt_step_train(m.rig.trainer, &m.batch, &figures));
@@ -455,7 +423,6 @@ TEST(every_optimizer_rounds_what_it_updates)
             check_rounded(&m, settings);
             vt_trainer_exchange_average(m.rig.trainer);
             check_rounded(&m, settings);
-            close_small(&m);
         }
     }
 }
@@ -467,19 +434,17 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     /* kept: three blocks' 10 matrices each; with block three inputs, with linear also what attention made, and with
      * both one block at a time; the rest is the same */
     static const double most[] = {1, 0.85, 0.7};
-    small_model kept;
+    SCOPED(small_model) kept;
     open_small(&kept, settings[0]);
     const double loss = train_steps(&kept, 5), bytes = (double)activation_bytes(kept.rig.trainer);
     for (int i = 1; i < 3; i++) {
-        small_model again;
+        SCOPED(small_model) again;
         open_small(&again, settings[i]);
         EXPECT(train_steps(&again, 5) == loss, "%s", settings[i]);
         EXPECT(rig_same_values(&kept.rig, &again.rig), "%s", settings[i]);
         const double share = (double)activation_bytes(again.rig.trainer) / bytes;
         EXPECT(share < most[i], "%s: %g", settings[i], share);
-        close_small(&again);
     }
-    close_small(&kept);
 }
 
 TEST(outputs_that_are_kept_give_the_same_bits)
@@ -488,14 +453,12 @@ TEST(outputs_that_are_kept_give_the_same_bits)
                                            "enable_jit=true amp_mode=fp16 dropout=0.2",
                                            "recompute=block amp_mode=bf16"};
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-        small_model kept, again;
+        SCOPED(small_model) kept, again;
         open_small(&again, variants[i]);
         open_small(&kept, SETTINGS("keep_outputs=true %s", variants[i]));
         EXPECT(train_steps(&kept, 5) == train_steps(&again, 5), "%s", variants[i]);
         EXPECT(rig_same_values(&kept.rig, &again.rig), "%s", variants[i]);
         EXPECT(activation_bytes(kept.rig.trainer) > activation_bytes(again.rig.trainer));
-        close_small(&kept);
-        close_small(&again);
     }
 }
 
@@ -504,7 +467,7 @@ TEST(micro_batches_in_flight_give_the_same_bits)
     static const char *const variants[] = {"amp_mode=none recompute=none", "amp_mode=bf16 recompute=block"};
     for (int i = 0; i < 2; i++) {
         const char *settings = SETTINGS("dropout=0.2 grad_accumulation=2 %s", variants[i]);
-        small_model in_turn, together;
+        SCOPED(small_model) in_turn, together;
         vt_plan plans[2];
         open_small(&in_turn, settings);
         open_scheduled(&together, settings, true);
@@ -517,31 +480,27 @@ TEST(micro_batches_in_flight_give_the_same_bits)
         EXPECT(plans[1].bytes[VT_MEMORY_ACTIVATIONS] == 2 * plans[0].bytes[VT_MEMORY_ACTIVATIONS]);
         EXPECT(activation_bytes(together.rig.trainer) <= plans[1].arena_bytes);
         EXPECT(plans[1].step.flops == plans[0].step.flops);
-        close_small(&in_turn);
-        close_small(&together);
     }
 }
 
 TEST(gradients_that_are_not_finite_change_nothing)
 {
-    small_model m;
+    SCOPED(small_model) m;
     vt_step_figures figures;
     open_small(&m, "");
     const size_t bytes = rig_value_bytes(&m.rig);
-    float *before = malloc(bytes);
+    float *before = vt_test_owned(malloc(bytes));
     train_steps(&m, 2);
     memcpy(before, rig_parameters(&m.rig)->values, bytes);
     m.input[17] = NAN;
     EXPECT_ERROR(vt_step_train(m.rig.trainer, &m.batch, &figures), "the gradients are not finite");
     EXPECT(memcmp(before, rig_parameters(&m.rig)->values, bytes) == 0);
     EXPECT(m.rig.trainer->steps_started == 3 && m.rig.trainer->pending == 0);
-    free(before);
-    close_small(&m);
 }
 
 TEST(the_plan_matches_the_run)
 {
-    small_model m;
+    SCOPED(small_model) m;
     vt_plan plan;
     open_small(&m, "");
     EXPECT_OK(vt_plan_make(m.rig.config, &(vt_plan_options){0}, &plan));
@@ -557,7 +516,6 @@ TEST(the_plan_matches_the_run)
     double rows = 24, block_flops = 2 * rows * (4 * 16 * 16 + 2 * 16 * 64), ends = 2 * rows * 32 * 16;
     double attention = 2.0 * 4 * 6 * 6 * 16;
     EXPECT_NEAR(plan.step.flops, 3 * (3 * block_flops + ends) + 2 * ends + 3 * 6 * attention, 1);
-    close_small(&m);
 }
 
 /* ---- files ---- */
@@ -565,23 +523,18 @@ TEST(the_plan_matches_the_run)
 /* Writes this file, opens it as a run does that goes on behind `last`, adds a row, and returns what is there then. */
 static const char *reopened(vt_rows_kind kind, const char *before, int64_t last, const char *row)
 {
-    static char path[256], text[1024];
     static const char *const names[] = {"step,loss\n", "step,epoch,loss\n", "step,sample,place\n"};
     vt_rows *rows = NULL;
-    snprintf(path, sizeof path, "%s/rows.csv", vt_test_directory());
-    FILE *file = fopen(path, "w");
-    fprintf(file, "%s%s", names[kind], before);
-    fclose(file);
+    char *text = NULL;
+    const char *whole = SETTINGS("%s%s", names[kind], before), *path = test_write("rows.csv", whole, strlen(whole));
     EXPECT_OK(vt_rows_open(vt_test_directory(), "rows.csv", names[kind], kind, last, &rows));
     const vt_status added = vt_rows_add(rows, "%s", row);
     EXPECT_OK(added);
     EXPECT_OK(vt_rows_synchronise(rows));
     vt_rows_close(&rows);
-    file = fopen(path, "r");
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
+    EXPECT_OK(vt_file_read(path, 1 << 20, &text, NULL));
     EXPECT(strncmp(text, names[kind], strlen(names[kind])) == 0, "%s", text);
-    return text + strlen(names[kind]);
+    return (char *)vt_test_owned(text) + strlen(names[kind]);
 }
 
 /* Files beside rows.csv that hold what it was. */
@@ -641,29 +594,25 @@ TEST(run_directory_names_what_it_ran_on)
     } cases[] = {
         {1, 1, false, "runs/base/1CPU/00"}, {4, 1, true, "runs/base/4GPU/00"}, {4, 2, true, "runs/base/2MP/00"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        vt_config *config = NULL;
-        EXPECT_OK(vt_config_open_default(&config));
+        SCOPED(vt_config) *config = default_config();
         EXPECT_OK(vt_config_set(config, "expdir", "runs"));
         config->ranks = cases[i].ranks;
         config->tensor_parallel = cases[i].tensor;
-        char *path = vt_run_directory_path(config, cases[i].on_gpu);
-        EXPECT(strcmp(path, cases[i].path) == 0, "%s, expected %s", path, cases[i].path);
-        free(path);
-        vt_config_close(&config);
+        char *path = vt_test_owned(vt_run_directory_path(config, cases[i].on_gpu));
+        EXPECT_TEXT(path, cases[i].path);
     }
 }
 
 TEST(run_directory_is_never_overwritten)
 {
-    vt_config *config = NULL;
     char *renamed = NULL, kept[512];
     struct stat info;
-    EXPECT_OK(vt_config_open_default(&config));
+    SCOPED(vt_config) *config = default_config();
     EXPECT_OK(vt_config_set(config, "expdir", vt_test_directory()));
     EXPECT_OK(vt_config_set(config, "run_num", "tag"));
-    char *path = vt_run_directory_path(config, false);
+    char *path = vt_test_owned(vt_run_directory_path(config, false));
     snprintf(kept, sizeof kept, "%s/base/1CPU/tag", vt_test_directory());
-    EXPECT(strcmp(path, kept) == 0, "%s", path);
+    EXPECT_TEXT(path, kept);
     EXPECT_OK(vt_run_directory_make(path, &renamed));
     EXPECT(renamed == NULL);
     snprintf(kept, sizeof kept, "%s/precious", path);
@@ -676,10 +625,8 @@ TEST(run_directory_is_never_overwritten)
     EXPECT_OK(vt_run_directory_make(path, &renamed)); /* within the same second: another name */
     EXPECT(renamed != NULL && stat(kept, &info) == 0);
     free(renamed);
-    free(path);
     EXPECT_OK(vt_config_set(config, "expdir", kept)); /* a file where a directory should be */
     path = vt_run_directory_path(config, false);
     EXPECT_ERROR(vt_run_directory_make(path, &renamed), "can't make the directory");
     free(path);
-    vt_config_close(&config);
 }

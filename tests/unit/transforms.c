@@ -24,7 +24,7 @@ TEST(transforms_and_their_inverses)
     const double expected[CHANNELS][4] = {{250, -3, 0, 1e-5}, {0, 0, log(2), log(2001)}, {0, 0, 0.01, 0.5}};
     float fields[CHANNELS][6];
     EXPECT(strcmp(vt_transform_name(&t[0], text), "") == 0 && strcmp(vt_transform_name(&t[2], text), "sqrt") == 0);
-    EXPECT(strcmp(vt_transform_name(&t[1], text), "log1p(1e-05)") == 0, "%s", text);
+    EXPECT_TEXT(vt_transform_name(&t[1], text), "log1p(1e-05)");
     memcpy(fields, given, sizeof fields);
     vt_transforms_apply(t, CHANNELS, 6, fields[0]);
     for (int c = 0; c < CHANNELS; c++) {
@@ -119,8 +119,8 @@ TEST(transforms_in_a_configuration)
     static const char nested[] = "x:\n  img_size: [8, 8]\n  transform: {tp: [[1, 2]]}\n";
     vt_config *config = NULL;
     EXPECT_OK(vt_config_open_text(text, "a test", 0, NULL, 1, &config));
-    EXPECT(strcmp(config->transform, "[tp=log1p(1e-5), q@850=sqrt]") == 0, "%s", config->transform);
-    EXPECT(strcmp(config->bounds, "[tp=[0, .inf], q@850=[0, 0.1]]") == 0, "%s", config->bounds);
+    EXPECT_TEXT(config->transform, "[tp=log1p(1e-5), q@850=sqrt]");
+    EXPECT_TEXT(config->bounds, "[tp=[0, .inf], q@850=[0, 0.1]]");
     char *saved = vt_test_owned(vt_config_text(config));
     vt_config *again = NULL;
     EXPECT_OK(vt_config_open_text(saved, "a test", 0, NULL, 1, &again));

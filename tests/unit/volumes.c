@@ -112,11 +112,9 @@ TEST(learning_rates_of_the_tutorial)
                  {64, 10240, 1024, 1.951057e-4},    {64, 10240, 2048, 1.809017e-4},   {512, 5120, 1, 4.419417382e-6},
                  {512, 5120, 127, 5.612660076e-4},  {512, 5120, 128, 5.656854249e-4}, {512, 5120, 129, 5.656853717e-4},
                  {512, 5120, 2560, 3.050342959e-4}, {512, 5120, 5120, 8.719097e-7}};
-    vt_config *config = NULL;
-    EXPECT_OK(OPEN("base: {weight_init: {conv_bias: null}, lr_schedule: {scaling: 'sqrt', start_lr: 2.E-4, end_lr: 0., "
-                   "warmup_steps: 128}}\n",
-                   &config));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config =
+        OPENED("base: {weight_init: {conv_bias: null}, lr_schedule: {scaling: 'sqrt', start_lr: 2.E-4, end_lr: 0., "
+               "warmup_steps: 128}}\n");
     EXPECT_VALUE(config, "model", "unet3d");
     EXPECT_VALUE(config, "betas", "[0.9, 0.999]");
     EXPECT_VALUE(config, "lr_schedule", "parts");
@@ -128,7 +126,6 @@ TEST(learning_rates_of_the_tutorial)
         EXPECT_NEAR(vt_learning_rate_at(config, length, known[i].step - 1), known[i].rate,
                     1e-6 * known[i].rate + 1e-15);
     }
-    vt_config_close(&config);
 }
 
 TEST(models_by_their_keys)
@@ -159,7 +156,6 @@ TEST(boxes_that_do_not_fit)
     const hsize_t four[] = {4, 2, 2, 2}, five[] = {5, 4, 4, 4};
     char *path = vt_test_owned(vt_text_format("%s/box.h5", vt_test_directory()));
     vt_box *box = NULL;
-    vt_config *config = NULL;
     vt_source *source = NULL;
     hid_t file = test_create(path);
     test_dataset(file, "Nbody", H5T_NATIVE_FLOAT, 4, four, H5T_NATIVE_FLOAT, zeros);
@@ -173,11 +169,9 @@ TEST(boxes_that_do_not_fit)
     EXPECT_ERROR(vt_box_open(path, "whole", 4, VT_UNSET_INTEGER, true, &box), "whole numbers (2 bytes each)");
     EXPECT_ERROR(vt_box_open(path, "text", 4, VT_UNSET_INTEGER, true, &box), "values that are no numbers");
     char *flag = vt_test_owned(vt_text_format("--train_path=%s", path));
-    EXPECT_OK(OPEN(NULL, &config, "--data_size=32", flag));
-    if (config == NULL) return;
+    SCOPED(vt_config) *config = OPENED(NULL, "--data_size=32", flag);
     EXPECT_ERROR(vt_source_volumes.open(config, VT_SET_TRAINING, (vt_span){0}, &source),
                  "box.h5: Nbody has 2 points along each axis, but Hydro has 4");
-    vt_config_close(&config);
 }
 
 static vt_status fill_with_count(void *memory, void *context)

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "settings.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "storage/store.h"
@@ -51,11 +51,11 @@ static vt_fields_file *open_one(const char *name, const vt_fields_form *form)
  * training does, and through the store's own function. */
 static void expect_alike(const char *name, const char *variables, const char *reference, const char *of_reference)
 {
-    vt_fields_file *own = open_one(name, &(vt_fields_form){.variables = variables, .masked = true});
-    vt_fields_file *other = open_one(reference, &(vt_fields_form){.variables = of_reference, .masked = true});
+    SCOPED(vt_fields_file) *own = open_one(name, &(vt_fields_form){.variables = variables, .masked = true});
+    SCOPED(vt_fields_file) *other = open_one(reference, &(vt_fields_form){.variables = of_reference, .masked = true});
     const int64_t size = own != NULL && other != NULL ? own->about->channels * POINTS : 0;
     float *values[3];
-    vt_chunk_cache cache;
+    SCOPED(vt_chunk_cache) cache;
     vt_chunk_cache_open(&cache, 4000); /* not all of them */
     for (int i = 0; i < 3; i++) values[i] = vt_test_owned(malloc((size_t)size * sizeof(float) + 1));
     const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS}, part = {2, 4, 10, 5, COLUMNS};
@@ -85,66 +85,22 @@ static void expect_alike(const char *name, const char *variables, const char *re
     EXPECT(size == 0 || (own->about->times == other->about->times && own->times.minutes == other->times.minutes &&
                          memcmp(own->times.dates, other->times.dates, (size_t)own->about->times * 8) == 0),
            "%s: other times", name);
-    vt_chunk_cache_close(&cache);
-    vt_fields_file_close(&own);
-    vt_fields_file_close(&other);
 }
 
 TEST(zarr_codecs_and_orders)
 {
-    static const char *const stores[] = {"v2_blosc_lz4_0",
-                                         "v2_blosc_lz4_1",
-                                         "v2_blosc_lz4_2",
-                                         "v2_blosc_zstd_0",
-                                         "v2_blosc_zstd_1",
-                                         "v2_blosc_zstd_2",
-                                         "v2_blosc_zlib_0",
-                                         "v2_blosc_zlib_1",
-                                         "v2_blosc_zlib_2",
-                                         "v2_blosc_blosclz_0",
-                                         "v2_blosc_blosclz_1",
-                                         "v2_blosc_blosclz_2",
-                                         "v2_blosc_lz4hc_0",
-                                         "v2_blosc_lz4hc_1",
-                                         "v2_blosc_lz4hc_2",
-                                         "v2_zstd",
-                                         "v2_lz4",
-                                         "v2_gzip",
-                                         "v2_zlib",
-                                         "v2_none",
-                                         "v2_crc32c",
-                                         "v2_crc32c_last",
-                                         "v2_F",
-                                         "v2_big",
-                                         "v2_slash",
-                                         "v2_apart",
-                                         "v2_lon_lat",
-                                         "v2_level_last",
-                                         "v2_whole",
-                                         "v2_south",
-                                         "v2_xarray",
-                                         "v3_blosc_noshuffle",
-                                         "v3_blosc_shuffle",
-                                         "v3_blosc_bitshuffle",
-                                         "v3_zstd",
-                                         "v3_gzip",
-                                         "v3_none",
-                                         "v3_crc32c",
-                                         "v3_lz4",
-                                         "v3_zlib",
-                                         "v3_big",
-                                         "v3_apart",
-                                         "v3_keys",
-                                         "v3_lon_lat",
-                                         "v3_shards_start",
-                                         "v3_shards_end",
-                                         "v3_transposed",
-                                         "v3_xarray"};
+    char stores[] = "v2_blosc_lz4_0 v2_blosc_lz4_1 v2_blosc_lz4_2 v2_blosc_zstd_0 v2_blosc_zstd_1 "
+                    "v2_blosc_zstd_2 v2_blosc_zlib_0 v2_blosc_zlib_1 v2_blosc_zlib_2 v2_blosc_blosclz_0 "
+                    "v2_blosc_blosclz_1 v2_blosc_blosclz_2 v2_blosc_lz4hc_0 v2_blosc_lz4hc_1 "
+                    "v2_blosc_lz4hc_2 v2_zstd v2_lz4 v2_gzip v2_zlib v2_none v2_crc32c v2_crc32c_last v2_F "
+                    "v2_big v2_slash v2_apart v2_lon_lat v2_level_last v2_whole v2_south v2_xarray "
+                    "v3_blosc_noshuffle v3_blosc_shuffle v3_blosc_bitshuffle v3_zstd v3_gzip v3_none "
+                    "v3_crc32c v3_lz4 v3_zlib v3_big v3_apart v3_keys v3_lon_lat v3_shards_start "
+                    "v3_shards_end v3_transposed v3_xarray",
+         *rest = NULL;
     if (!unpack("--wildcards 'v2_*' 'v3_*' small_2001.nc")) return;
-    for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
-        char *name = vt_test_owned(vt_text_format("%s.zarr", stores[i]));
-        expect_alike(name, "[t2m, z@850, z@500]", "small_2001.nc", "[t2m, z@850, z@500]");
-    }
+    for (char *store = strtok_r(stores, " ", &rest); store != NULL; store = strtok_r(NULL, " ", &rest))
+        expect_alike(SETTINGS("%s.zarr", store), "[t2m, z@850, z@500]", "small_2001.nc", "[t2m, z@850, z@500]");
     expect_alike("v2_xarray.zarr", "[geopotential@500, 2t, z@850]", "small_2001.nc", "[z@500, t2m, z@850]");
 }
 
@@ -152,10 +108,9 @@ TEST(zarr_cells_of_anemoi)
 {
     if (!unpack("v2_anemoi.zarr small_2001.nc")) return;
     expect_alike("v2_anemoi.zarr", NULL, "small_2001.nc", "[t2m, z@500, z@850]");
-    vt_fields_file *file = open_one("v2_anemoi.zarr", &(vt_fields_form){.masked = true});
+    SCOPED(vt_fields_file) *file = open_one("v2_anemoi.zarr", &(vt_fields_form){.masked = true});
     EXPECT(strcmp(file->about->names[0], "2t") == 0 && strcmp(file->about->names[2], "z_850") == 0);
     EXPECT(file->about->longitudes != NULL && file->about->longitudes[1] == 30);
-    vt_fields_file_close(&file);
 }
 
 TEST(zarr_types)
@@ -187,18 +142,18 @@ TEST(zarr_periods_and_every_nth_time)
                 {"1979..2000", NULL, NULL, 0, 0, 60}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int s = 0; s < 2; s++) {
-            vt_fields_file *file = open_one(stores[s], &(vt_fields_form){.variables = "t",
-                                                                         .period = rows[i].period,
-                                                                         .period_option = "train_period",
-                                                                         .time_step = rows[i].step,
-                                                                         .masked = true});
+            SCOPED(vt_fields_file) *file = open_one(stores[s], &(vt_fields_form){.variables = "t",
+                                                                                 .period = rows[i].period,
+                                                                                 .period_option = "train_period",
+                                                                                 .time_step = rows[i].step,
+                                                                                 .masked = true});
             char text[VT_DATE_SIZE];
             float chosen[POINTS], expected[POINTS];
             const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
             EXPECT(file->about->times == rows[i].times, "row %zu: %lld times", i, (long long)file->about->times);
             EXPECT(file->times.minutes == rows[i].minutes, "row %zu", i);
             if (rows[i].times > 0 && file->about->times > 0) {
-                vt_fields_file *all = open_one(stores[s], &(vt_fields_form){.variables = "t", .masked = true});
+                SCOPED(vt_fields_file) *all = open_one(stores[s], &(vt_fields_form){.variables = "t", .masked = true});
                 vt_date_format(file->times.begin, text);
                 EXPECT(strcmp(text, rows[i].from) == 0, "row %zu begins at %s", i, text);
                 const int64_t last = file->times.dates[rows[i].times - 1] - file->times.begin.minutes;
@@ -206,9 +161,7 @@ TEST(zarr_periods_and_every_nth_time)
                 EXPECT_OK(vt_fields_file_read(file, 1, 1, &whole, false, chosen));
                 EXPECT_OK(vt_fields_file_read(all, rows[i].first + rows[i].minutes / 60, 1, &whole, false, expected));
                 EXPECT(memcmp(chosen, expected, sizeof chosen) == 0, "row %zu", i);
-                vt_fields_file_close(&all);
             }
-            vt_fields_file_close(&file);
         }
     static const char *const wrong[][2] = {{"soon", "train_period: 'soon' is no period; expected one like 1979..2015"},
                                            {"2001-13", "is no period"},
@@ -226,8 +179,7 @@ TEST(zarr_periods_and_every_nth_time)
 
 static void write_text(const char *name, const char *text)
 {
-    FILE *file = fopen(test_path(name), "w");
-    EXPECT(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, "%s", name);
+    test_write(name, text, strlen(text));
 }
 
 /* The first (or last) byte of a file is changed, or the file cut by one. */
@@ -251,7 +203,7 @@ static void damage(const char *name, bool cut)
 /* Opening the store, or reading all of it, fails with the message. */
 static void expect_error(const char *name, const char *variables, const char *message)
 {
-    vt_fields_file *file = NULL;
+    SCOPED(vt_fields_file) *file = NULL;
     float *values = vt_test_owned(malloc(POINTS * sizeof(float)));
     const char *path = test_path(name);
     vt_status status = vt_fields_file_open_again(&path, 1, &(vt_fields_form){.variables = variables}, &file);
@@ -262,7 +214,6 @@ static void expect_error(const char *name, const char *variables, const char *me
     EXPECT(status != VT_OK && strstr(vt_error_text(), message) != NULL, "%s: '%s', expected '%s'", name,
            status != VT_OK ? vt_error_text() : "no error", message);
     vt_error_clear();
-    vt_fields_file_close(&file);
 }
 
 TEST(zarr_damaged_and_unknown)
@@ -323,7 +274,7 @@ static void write_long_store(const char *name, const char *metadata, const char 
     write_text(path, metadata);
     for (int file = 0; file < TIMES / each; file++) {
         if (each == 1 && file % gap == 0) continue;
-        char *chunk = vt_text_format(format, name, file);
+        char *chunk = vt_test_owned(vt_text_format(format, name, file));
         FILE *opened = fopen(test_path(chunk), "w");
         uint64_t places[2 * 20], end = 0;
         for (int c = 0; c < each; c++) {
@@ -335,7 +286,6 @@ static void write_long_store(const char *name, const char *metadata, const char 
         }
         if (each > 1) EXPECT(fwrite(places, 16, (size_t)each, opened) == (size_t)each);
         fclose(opened);
-        free(chunk);
     }
 }
 
@@ -370,15 +320,11 @@ TEST(zarr_chunks_never_written)
         write_long_store(name, known[i].metadata, known[i].format, known[i].each, 73);
         char *stray = vt_test_owned(vt_text_format("%s/t2m/9999999.0.0", name));
         write_text(stray, "of an array that was longer");
-        vt_fields_file *file = open_one(name, &(vt_fields_form){.variables = "t2m"});
+        SCOPED(vt_fields_file) *file = open_one(name, &(vt_fields_form){.variables = "t2m"});
         test_log_begin();
         EXPECT_OK(vt_fields_file_check_written(file));
-        const char *text = test_log_end();
-        EXPECT(strstr(text,
-                      "only 1440 of the 1460 chunks of 't2m' were ever written, the others read as the fill value") !=
-                   NULL,
-               "%s: %s", name, text);
-        vt_fields_file_close(&file);
+        EXPECT_PART(test_log_end(),
+                    "only 1440 of the 1460 chunks of 't2m' were ever written, the others read as the fill value");
     }
 }
 
@@ -433,8 +379,7 @@ TEST(zarr_extensions_of_version_3)
         if (known[i].message != NULL) {
             expect_error("odd.zarr", "t2m", known[i].message);
         } else {
-            vt_fields_file *file = open_one("odd.zarr", &(vt_fields_form){.variables = "t2m"});
-            vt_fields_file_close(&file);
+            SCOPED(vt_fields_file) *file = open_one("odd.zarr", &(vt_fields_form){.variables = "t2m"});
         }
     }
     write_text("odd.zarr/zarr.json", "{\"zarr_format\": 3, \"node_type\": \"group\", \"folded\": {}}");
@@ -449,7 +394,7 @@ typedef struct {
 /* Metadata of the array t2m, [4, 2, 2], in which one key has another value. */
 static void write_changed(const char *path, const pair *pairs, size_t count, pair changed)
 {
-    vt_text text = {0};
+    SCOPED(vt_text) text = {0};
     for (size_t i = 0; i < count; i++) {
         const bool is_changed = strcmp(pairs[i].key, changed.key) == 0;
         vt_text_append(&text, "%s\"%s\": %s", i == 0 ? "{" : ", ", pairs[i].key,
@@ -457,7 +402,6 @@ static void write_changed(const char *path, const pair *pairs, size_t count, pai
     }
     vt_text_append(&text, "}");
     write_text(path, text.characters);
-    vt_text_close(&text);
 }
 
 /* Metadata that writers may write but vitrain does not read, and damaged ones, each with a part of the message. */
@@ -576,7 +520,7 @@ TEST(zarr_dimensions_by_name)
         }
         FILE *chunk = fopen(test_path("turned.zarr/t2m/0.0.0"), "w");
         EXPECT(fwrite(values, sizeof values, 1, chunk) == 1 && fclose(chunk) == 0);
-        vt_fields_file *file = open_one("turned.zarr", &(vt_fields_form){.variables = "t2m"});
+        SCOPED(vt_fields_file) *file = open_one("turned.zarr", &(vt_fields_form){.variables = "t2m"});
         const vt_frame_window whole = {.rows = 3, .width = 3};
         for (int time = 0; time < 3; time++) {
             EXPECT_OK(vt_fields_file_read(file, time, 1, &whole, true, read));
@@ -584,7 +528,6 @@ TEST(zarr_dimensions_by_name)
             for (int p = 0; p < 9; p++) wrong += read[p] != (float)(100 * time + 10 * (p / 3) + p % 3);
             EXPECT(wrong == 0, "%s: %d", dimensions, wrong);
         }
-        vt_fields_file_close(&file);
     }
 }
 
@@ -600,7 +543,7 @@ TEST(zarr_consolidated_metadata_that_are_older)
     static const char *const stores[] = {"v2_none.zarr", "v2_slash.zarr"};
     for (int i = 0; i < 2; i++) {
         expect_alike(stores[i], "[t2m, z@850, z@500]", "small_2001.nc", "[t2m, z@850, z@500]");
-        vt_fields_file *file = open_one(stores[i], &(vt_fields_form){.variables = "t2m"});
+        SCOPED(vt_fields_file) *file = open_one(stores[i], &(vt_fields_form){.variables = "t2m"});
         EXPECT(file->about->times == 7);
         test_log_begin();
         EXPECT_OK(vt_fields_file_check_written(file));
@@ -610,17 +553,13 @@ TEST(zarr_consolidated_metadata_that_are_older)
                    (i == 0),
                "%s", text);
         EXPECT((text[0] == '\0') == (i == 1), "%s", text);
-        vt_fields_file_close(&file);
     }
     write_text("v2_slash.zarr/.zattrs", "{\"missing_dates\": [\"2001-12-20\"]}"); /* of the store */
-    vt_fields_file *file = open_one("v2_slash.zarr", &(vt_fields_form){.variables = "t2m"});
+    SCOPED(vt_fields_file) *file = open_one("v2_slash.zarr", &(vt_fields_form){.variables = "t2m"});
     EXPECT(file->about->times == 6);
     test_log_begin();
     EXPECT_OK(vt_fields_file_check_written(file));
-    const char *text = test_log_end();
-    EXPECT(strstr(text, "v2_slash.zarr/.zmetadata says something else of '/' than its own metadata: they") != NULL,
-           "%s", text);
-    vt_fields_file_close(&file);
+    EXPECT_PART(test_log_end(), "v2_slash.zarr/.zmetadata says something else of '/' than its own metadata: they");
 }
 
 /* The store's attribute missing_dates becomes this JSON. */
@@ -680,7 +619,7 @@ TEST(zarr_missing_chunks_and_words_of_python)
     EXPECT_OK(vt_fields_file_read(file, 3, 1, &whole, true, values));
     EXPECT(isnan(values[0]) && isnan(values[4 * COLUMNS + 11]) && !isnan(values[5 * COLUMNS]));
     char *storage = vt_test_owned(vt_fields_file_storage(file));
-    EXPECT(strstr(storage, "5 of 6 chunks written") != NULL, "%s", storage);
+    EXPECT_PART(storage, "5 of 6 chunks written");
     vt_fields_file_close(&file);
     write_text("v2_apart.zarr/t2m/.zattrs",
                "{\"_ARRAY_DIMENSIONS\": [\"time\", \"lat\", \"lon\"], \"valid_min\": -Infinity, "
