@@ -99,7 +99,7 @@ static vt_status split_times(initial *init)
     char days[4][VT_DATE_SIZE], period[2 * VT_DATE_SIZE + 2];
     if (!is_one_set(init)) return VT_OK;
     VT_TRY(open_whole(init, init->directory, &all));
-    const vt_fields_about *about = vt_dataset_about(all);
+    const vt_fields_about *about = all->about;
     VT_CHECK(about->span_count > 0,
              "%s has no train/ and valid/, and its files don't say when their times are, so they can't be divided; put "
              "the files of training into %s/train and later ones into %s/valid",
@@ -168,7 +168,7 @@ static vt_status look_at_data(initial *init)
     VT_TRY(find_variables(init));
     VT_TRY(split_times(init));
     VT_TRY(open_whole(init, init->given->train_data_path, &training));
-    const vt_fields_about *about = vt_dataset_about(training);
+    const vt_fields_about *about = training->about;
     const bool named = init->given->variables != NULL, on_earth = !about->rotated;
     init->data = (vt_recipe_data){.channels = named ? vt_config_channels_a_time(init->given) : about->channels,
                                   .outputs = named ? init->given->n_out_channels : about->channels,
@@ -218,7 +218,7 @@ static int64_t samples_of(const vt_config *config, vt_set set, int64_t reach)
     options.targets = options.reach = reach;
     options.quiet = true;
     const bool opened = reach > 0 && vt_dataset_open(&options, &dataset) == VT_OK;
-    const int64_t count = opened ? vt_dataset_source(dataset)->sample_count : 0;
+    const int64_t count = opened ? dataset->source.sample_count : 0;
     if (!opened) vt_error_clear();
     vt_dataset_close(&dataset);
     return count;

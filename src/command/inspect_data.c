@@ -223,8 +223,7 @@ static vt_status compare_sets(vt_fields_about *const *abouts, const char *accept
             vt_print("    WARNING: %s and %s overlap: the times from %s to %s are in both. Scores on times that the "
                      "model was trained on, or chosen by, look better than its forecasts are; keep each time in one of "
                      "the two\n",
-                     words[i], words[j], vt_date_format(shared.first, dates[0]),
-                     vt_date_format(shared.last, dates[1]));
+                     words[i], words[j], vt_date_format(shared.first, dates[0]), vt_date_format(shared.last, dates[1]));
         }
 done:
     print_warning(remarks.characters);

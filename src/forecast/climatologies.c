@@ -46,7 +46,7 @@ static vt_status read_mean(vt_evaluated *e)
     vt_tensor_shape_text(&array.shape, shape);
     VT_TRY(vt_statistics_about(config->time_means_path, VT_FILE_OF_TIME_MEANS, &about));
     VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, dataset, about, config->time_means_path));
-    if (about != NULL) order = vt_fields_order(vt_dataset_about(dataset), about);
+    if (about != NULL) order = vt_fields_order(dataset->about, about);
     if (order != NULL) needed = about->channels;
     VT_CHECK(array.shape.dimensions == 4 && extent[0] == 1 && extent[1] >= needed && extent[2] >= height &&
                  extent[3] >= width,
@@ -55,7 +55,7 @@ static vt_status read_mean(vt_evaluated *e)
     /* means of the window alone, or of the whole grid */
     const vt_frame_window whole = {.rows = height, .width = width};
     const bool is_cut = extent[2] == height && extent[3] == width;
-    const vt_fields_about *data = vt_dataset_about(dataset);
+    const vt_fields_about *data = dataset->about;
     const vt_frame_window *window = is_cut ? &whole : &data->window;
     VT_CHECK(
         is_cut || (extent[2] == data->rows && extent[3] == data->columns) ||
@@ -121,7 +121,7 @@ vt_status vt_climatologies_read(vt_evaluated *e)
     if (there) VT_TRY(read_mean(e));
     VT_TRY(find_file(e, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal, &there));
     if (!there) goto done;
-    VT_TRY(vt_known_climatology_open(config->climatology_path, vt_dataset_about(e->forecaster.from.dataset),
+    VT_TRY(vt_known_climatology_open(config->climatology_path, e->forecaster.from.dataset->about,
                                      config->n_out_channels, (vt_span){0, config->img_size[0]}, true, &e->climatology));
     const char *said = vt_seasonal_facts_of(e->climatology)->about;
     if (said != NULL) VT_TRY(vt_fields_about_parse(said, config->climatology_path, &about));

@@ -16,8 +16,8 @@
 static vt_status find_starts(vt_initial_times *from, int64_t rollout, int64_t every)
 {
     vt_status status = VT_OK;
-    const int64_t samples = vt_dataset_source(from->dataset)->sample_count;
-    const vt_dataset_options *options = vt_dataset_options_of(from->dataset);
+    const int64_t samples = from->dataset->source.sample_count;
+    const vt_dataset_options *options = &from->dataset->options;
     from->samples = vt_allocate((size_t)samples, sizeof *from->samples, "the evaluation");
     for (int64_t i = 0; i < samples; i += every)
         if (vt_dataset_reaches(from->dataset, i, rollout)) from->samples[from->count++] = i;
@@ -44,7 +44,7 @@ static vt_status take_channels(vt_evaluated *e)
     e->map_channel = wanted == NULL ? vt_task_weather.pictured(config).field : -1;
     for (int64_t c = 0; c < config->n_out_channels; c++) {
         e->names[c] = vt_text_copy(vt_scores_channel_name(vt_dataset_channel_names(dataset), c, buffer));
-        e->variables[c] = vt_variable_described(e->names[c], vt_fields_about_meaning(vt_dataset_about(dataset), c));
+        e->variables[c] = vt_variable_described(e->names[c], vt_fields_about_meaning(dataset->about, c));
         if (wanted != NULL && e->map_channel < 0 && strcmp(e->names[c], wanted) == 0) e->map_channel = c;
         vt_text_append(&all, " %s", e->names[c]);
     }
@@ -89,7 +89,7 @@ static void take_memory(vt_evaluated *e)
                                        .channels = config->n_out_channels,
                                        .height = config->img_size[0],
                                        .width = config->img_size[1],
-                                       .latitudes = vt_dataset_latitudes(dataset),
+                                       .latitudes = dataset->latitudes,
                                        .climatology = e->mean,
                                        .stds = e->stds,
                                        .members = e->forecaster.number,
@@ -182,7 +182,7 @@ static vt_status open_file(vt_evaluated *e, const char *path, vt_forecast_file *
                                              .path = path,
                                              .command = e->options->command,
                                              .forecaster = &e->forecaster,
-                                             .about = vt_dataset_about(e->forecaster.from.dataset),
+                                             .about = e->forecaster.from.dataset->about,
                                              .steps = e->options->rollout,
                                              .archive = true,
                                              .has_stds = e->of_training,
@@ -222,8 +222,7 @@ static vt_status open_training_set(vt_evaluated *e, vt_initial_times *from)
     vt_dataset_options data = vt_fields_options(config, VT_SET_TRAINING);
     data.sample_limit = config->limit_nsamples;
     VT_TRY(vt_forecaster_open_data(e->options->members.models, data, &from->dataset));
-    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored->dataset, vt_dataset_about(from->dataset),
-                                 data.directory));
+    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored->dataset, from->dataset->about, data.directory));
     VT_TRY(find_starts(from, e->options->rollout, 1));
     const double part = (double)from->count / (double)most;
     for (int64_t i = 0; i < most && part > 1; i++)
@@ -247,7 +246,7 @@ static vt_status find_errors_in(vt_evaluated *e, vt_initial_times training)
     char *path = vt_text_format("%s/error_stds.nc", e->options->place.directory);
     e->forecaster.from = training;
     e->of_training = true;
-    VT_TRY(vt_source_check_same(world, (const vt_source *const[]){vt_dataset_source(training.dataset)}, 1, NULL));
+    VT_TRY(vt_source_check_same(world, (const vt_source *const[]){&training.dataset->source}, 1, NULL));
     status = vt_forecast_all(&e->forecaster, e->options->rollout, take_lead, e);
     if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
     if (status != VT_OK) goto done;
@@ -295,12 +294,12 @@ static vt_status run_phases(vt_evaluated *e)
     vt_forecaster *f = &e->forecaster;
     vt_world *world = f->inference.world;
     VT_TRY(vt_world_agree(world, open_data(e)));
-    const vt_source *set = vt_dataset_source(f->from.dataset);
+    const vt_source *set = &f->from.dataset->source;
     VT_TRY(vt_source_check_same(world, &set, 1, NULL));
     vt_source_add_files(set, &options->place.made_from);
     VT_TRY(vt_place_take(&options->place, world));
     if (world->rank == 0) vt_maps_clear(options->place.directory);
-    VT_TRY(vt_forecaster_open(f, vt_dataset_about(f->from.dataset), options->place.directory));
+    VT_TRY(vt_forecaster_open(f, f->from.dataset->about, options->place.directory));
     take_memory(e);
     if (options->forecasts != NULL) VT_TRY(vt_world_agree(world, open_file(e, options->forecasts, &e->archive)));
     e->loss_count = vt_quotient_up(set->sample_count, options->every);

@@ -163,11 +163,10 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     char *ensemble = members->count > 0 ? vt_members_describe(members) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(from->dataset);
     VT_TRY(write_files(e));
-    vt_print_wrapped(
-        "%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint, model->how_far, set,
-        vt_dataset_options_of(from->dataset)->directory, (long long)from->count, (long long)options->rollout,
-        options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
-        vt_dataset_step_is_assumed(from->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
+    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint,
+                     model->how_far, set, from->dataset->options.directory, (long long)from->count,
+                     (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
+                     from->dataset->about->step == 0 ? " (assumed: the files don't say it, nor does time_step)" : "");
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 1; i < members->model_count; i++) vt_print_wrapped("also of %s\n", model[i].checkpoint);
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);

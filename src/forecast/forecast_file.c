@@ -293,7 +293,7 @@ static vt_status create_variable(vt_forecast_file *file, const contents *c, int6
     char *name = vt_forecast_file_variable(channel, number, suffixes[kind]);
     char *std = vt_forecast_file_variable(channel, number, suffixes[STDS]);
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own,
-                                                vt_fields_about_meaning(vt_dataset_about(c->dataset), number));
+                                                vt_fields_about_meaning(c->dataset->about, number));
     char *long_name = vt_text_format("%s%s", meaning.long_name, ends[kind]);
     char *standard_name = meaning.standard_name == NULL
                               ? vt_text_copy("")
@@ -368,7 +368,7 @@ static double *longitudes_of(const vt_dataset *dataset, int64_t width)
 {
     double *longitudes =
         vt_copy(vt_dataset_known_coordinate(dataset, true), (size_t)width, sizeof *longitudes, "the forecast");
-    if (longitudes == NULL || vt_dataset_about(dataset)->window.first_column == 0) return longitudes;
+    if (longitudes == NULL || dataset->about->window.first_column == 0) return longitudes;
     for (int64_t x = 1; x < width; x++)
         while (longitudes[x] < longitudes[x - 1]) longitudes[x] += 360;
     while (longitudes[width - 1] > 360 && longitudes[0] >= 0)

@@ -24,7 +24,7 @@ vt_status vt_forecaster_compare(vt_fields_use use, const vt_config *config, cons
                                 const vt_fields_about *about, const char *name)
 {
     const vt_fields_rules rules = {.use = use, .accepted = config->accept, .any_transform = true};
-    const vt_fields_side data = {vt_dataset_about(dataset), vt_dataset_source(dataset)->path};
+    const vt_fields_side data = {dataset->about, dataset->source.path};
     return about != NULL ? vt_fields_agree(&rules, &data, &(vt_fields_side){about, name}) : VT_OK;
 }
 
@@ -34,10 +34,10 @@ static vt_status open_task(vt_forecaster *f, const vt_fields_about *about)
     const vt_trained *model = f->members->models;
     const vt_dataset *dataset = f->from.dataset;
     const vt_weather_data data = {.about = about,
-                                  .name = vt_dataset_source(dataset)->path,
-                                  .latitudes = vt_dataset_latitudes(dataset),
-                                  .seasonal = vt_dataset_climatology(dataset),
-                                  .transforms = vt_dataset_transforms(dataset),
+                                  .name = dataset->source.path,
+                                  .latitudes = dataset->latitudes,
+                                  .seasonal = dataset->seasonal,
+                                  .transforms = dataset->transforms,
                                   .may_be_unread = model->about != NULL && model->about->normalisation.stds != NULL};
     return vt_weather_open(model->config, &data, &f->inference.task);
 }
@@ -198,7 +198,7 @@ void vt_forecaster_close(vt_forecaster *f, vt_status status)
 static vt_status open_given(vt_forecaster *f, const char *directory)
 {
     vt_status status = VT_OK;
-    const vt_dataset_options *own = vt_dataset_options_of(f->from.dataset);
+    const vt_dataset_options *own = &f->from.dataset->options;
     vt_dataset_options options = *own;
     options.form.variables = f->given_variables = vt_config_forcing_variables(f->members->config);
     options.form.period = options.form.transform = options.form.bounds = NULL;
@@ -223,7 +223,7 @@ vt_status vt_forecaster_find_forcings(vt_forecaster *f, const char *directory, i
 {
     vt_status status = VT_OK;
     const vt_dataset *dataset = f->from.dataset;
-    const vt_dataset_options *own = vt_dataset_options_of(dataset);
+    const vt_dataset_options *own = &dataset->options;
     vt_date first = {0}, last = {0};
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE];
     int64_t missing = 0, found = -1;
@@ -259,9 +259,9 @@ vt_status vt_forecaster_validate(vt_forecaster *f, int64_t every, double *loss)
     vt_loader *loader = NULL;
     vt_evaluation result = {0};
     *loss = 0;
-    VT_TRY(vt_world_agree(with->world, vt_reader_open_loader(f->members->config, with->world, with->backend,
-                                                             (vt_reader_use){.every = every},
-                                                             vt_dataset_source(f->from.dataset), &loader)));
+    VT_TRY(vt_world_agree(with->world,
+                          vt_reader_open_loader(f->members->config, with->world, with->backend,
+                                                (vt_reader_use){.every = every}, &f->from.dataset->source, &loader)));
     for (int64_t k = 0; k < count; k++) {
         vt_evaluation_close(&result);
         vt_forecaster_choose(f, k);

@@ -30,8 +30,8 @@ static vt_status add_start(prediction *p, vt_date wanted)
 {
     vt_status status = VT_OK;
     vt_initial_times *from = &p->forecaster.from;
-    const vt_dataset_options *set = vt_dataset_options_of(from->dataset);
-    const int64_t samples = vt_dataset_source(from->dataset)->sample_count;
+    const vt_dataset_options *set = &from->dataset->options;
+    const int64_t samples = from->dataset->source.sample_count;
     const int64_t after_last = from->count > 0 ? from->samples[from->count - 1] + 1 : 0;
     const int64_t found = vt_dataset_find(from->dataset, wanted, after_last);
     char before[VT_DATE_SIZE], after[VT_DATE_SIZE], where[3 * VT_DATE_SIZE], buffer[VT_DATE_SIZE];
@@ -65,7 +65,7 @@ done:
 static vt_status find_starts(prediction *p)
 {
     vt_status status = VT_OK;
-    const vt_calendar calendar = vt_dataset_about(p->forecaster.from.dataset)->calendar;
+    const vt_calendar calendar = p->forecaster.from.dataset->about->calendar;
     vt_date ends[2];
     int64_t step = 1;
     int count = 1;
@@ -106,7 +106,7 @@ static vt_status open_data(prediction *p)
     VT_TRY(vt_dataset_check_dates(from->dataset, "--time"));
     vt_dataset_log_coordinates(from->dataset);
     VT_TRY(find_starts(p));
-    p->about = vt_fields_about_copy(vt_dataset_about(from->dataset));
+    p->about = vt_fields_about_copy(from->dataset->about);
     p->about->dt = p->about->span_count = 0;
     p->about->times = from->count;
     vt_fields_about_add_span(p->about, vt_forecast_date(from->dataset, from->samples[0], 0),

@@ -85,7 +85,7 @@ static void perturb(const vt_forecaster *f, int64_t member, int64_t start, float
 /* From one forecast to the next (calendar.h). */
 static int64_t step_of(const vt_dataset *dataset)
 {
-    return vt_dataset_minutes_a_time(dataset) * vt_dataset_options_of(dataset)->dt;
+    return vt_dataset_minutes_a_time(dataset) * dataset->options.dt;
 }
 
 vt_date vt_forecast_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
@@ -132,9 +132,9 @@ static vt_status take_forcings(vt_forecaster *f, int64_t first, int64_t count)
     vt_status status = VT_OK;
     const vt_config *config = f->members->config;
     vt_dataset *dataset = f->from.dataset;
-    const vt_known_fields *known = vt_dataset_known(dataset);
+    const vt_known_fields *known = dataset->known;
     const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
-    const int64_t own = vt_dataset_options_of(dataset)->forcing_channels * plane_of(config);
+    const int64_t own = dataset->options.forcing_channels * plane_of(config);
     for (int64_t i = 0; i < count && each > 0; i++) {
         float *fields = f->forcings + i * each, *of_files = fields + each - own;
         const int64_t sample = f->samples[first + i];
@@ -206,7 +206,7 @@ static vt_status step(vt_forecaster *f)
         VT_TRY(predict(f, first, count));
     }
     f->lead++;
-    const vt_seasonal *seasonal = vt_dataset_climatology(dataset);
+    const vt_seasonal *seasonal = dataset->seasonal;
     for (int64_t i = 0; i < all; i++) {
         float *forecast = f->forecast + i * field_size(config);
         shift(config, forecast, f->input + i * input_size(config));

@@ -208,9 +208,9 @@ static void remark_shared(const vt_config *config, const vt_source *validation, 
     vt_fields_about *about = NULL;
     const vt_dataset *others = vt_dataset_of(validation);
     if (others != NULL && vt_statistics_about(config->global_means_path, VT_FILE_OF_MEANS, &about) == VT_OK &&
-        about != NULL && vt_fields_share_times(vt_dataset_about(others), about, &shared))
+        about != NULL && vt_fields_share_times(others->about, about, &shared))
         vt_text_append(remarks, "%s%s is also of times that %s has: scores there look better than forecasts are",
-                       remarks->length > 0 ? "\n" : "", config->global_means_path, vt_dataset_source(others)->path);
+                       remarks->length > 0 ? "\n" : "", config->global_means_path, others->source.path);
     vt_error_clear();
     vt_fields_about_close(&about);
 }
@@ -412,12 +412,12 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
                               vt_task **result)
 {
     const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
-    vt_weather_data data = {.latitudes = others != NULL ? vt_dataset_latitudes(others) : NULL};
+    vt_weather_data data = {.latitudes = others != NULL ? others->latitudes : NULL};
     if (fields != NULL) {
-        data.transforms = vt_dataset_transforms(fields);
-        data.seasonal = vt_dataset_climatology(fields);
+        data.transforms = fields->transforms;
+        data.seasonal = fields->seasonal;
         data.name = training->path;
-        if (config->data_loader_config != VT_LOADER_SYNTHETIC) data.about = vt_dataset_about(fields);
+        if (config->data_loader_config != VT_LOADER_SYNTHETIC) data.about = fields->about;
     }
     return open_with(config, &data, training, validation, result);
 }
@@ -460,7 +460,7 @@ static void log_fields(const vt_task *task, const vt_source *training)
                     (long long)config->img_size[1]);
         return;
     }
-    add_used(task, vt_dataset_about(dataset), &line);
+    add_used(task, dataset->about, &line);
     if (in != out || config->roles != NULL)
         vt_text_append(&line, "; %lld channel%s forecast", (long long)out, out == 1 ? " is" : "s are");
     if (times > 1) vt_text_append(&line, "; the input holds %lld times", (long long)times);

@@ -170,7 +170,7 @@ static vt_batch batch_of(int step)
     return (vt_batch){.sample_count = BATCH,
                       .global_count = BATCH,
                       .tensors = {fields[step][0], fields[step][1]},
-                      .source = samples_from != NULL ? vt_dataset_source(samples_from) : NULL,
+                      .source = samples_from != NULL ? &samples_from->source : NULL,
                       .samples = samples};
 }
 

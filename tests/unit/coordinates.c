@@ -195,7 +195,7 @@ TEST(coordinates_of_points)
         if (doubt != NULL) EXPECT_PART(doubt, "'nav_lat' is another one at every grid point (a curvilinear grid)");
     }
     SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-    for (int row = 0; row < TEST_NC_ROWS; row++) EXPECT(vt_dataset_latitudes(dataset)[row] == 0);
+    for (int row = 0; row < TEST_NC_ROWS; row++) EXPECT(dataset->latitudes[row] == 0);
     EXPECT_PART(vt_dataset_assumed_weights(dataset), "all rows alike");
 }
 
@@ -234,7 +234,7 @@ TEST(times_are_recognised)
         test_nc_times(file, "lead", H5T_IEEE_F64LE, 3, days, "days");
         H5Fclose(file);
         SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-        EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && !vt_dataset_step_is_assumed(dataset), "form %zu", i);
+        EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && dataset->about->step > 0, "form %zu", i);
         EXPECT_DATE(dataset, 1, "2013-01-02 00:00");
     }
 }
@@ -321,7 +321,7 @@ TEST(forms_of_fields_are_alike)
             options.in_channels = options.out_channels = CHANNELS;
             options.direct = direct;
             SCOPED(vt_dataset) *dataset = test_open(&options);
-            for (int row = 0; row < 4; row++) EXPECT(vt_dataset_latitudes(dataset)[row] == 50 - 20 * row);
+            for (int row = 0; row < 4; row++) EXPECT(dataset->latitudes[row] == 50 - 20 * row);
             EXPECT_OK(vt_dataset_read(dataset, 2, other[0], other[1]));
             if (i == 0 && direct == 0) memcpy(plain, other, sizeof plain);
             EXPECT(memcmp(plain, other, sizeof plain) == 0, "form %zu, direct %d", i, direct);
@@ -343,11 +343,11 @@ TEST(times_of_fields)
     vt_dataset_options options = test_fields_options(&fields);
     test_fields_write(test_path("2001.h5"), &fields);
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 360 && vt_dataset_step_is_assumed(dataset));
+    EXPECT(vt_dataset_minutes_a_time(dataset) == 360 && dataset->about->step == 0);
     vt_dataset_close(&dataset);
     options.form.time_step = "1d";
     dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && !vt_dataset_step_is_assumed(dataset));
+    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && dataset->about->step > 0);
     EXPECT_DATE(dataset, 2, "2001-01-03 00:00");
     vt_dataset_close(&dataset);
     options.form.time_step = "often";
@@ -359,8 +359,7 @@ TEST(times_of_fields)
     H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, 4, hours, "hours since 1988-05-06"));
     H5Fclose(file);
     dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 &&
-           vt_dataset_source(dataset)->sample_count == 2); /* none over the gap */
+    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && dataset->source.sample_count == 2); /* none over the gap */
     EXPECT_DATE(dataset, 1, "1988-05-07 00:00");
     vt_dataset_close(&dataset);
     options.form.time_step = "6h";
@@ -433,8 +432,8 @@ TEST(values_that_are_always_missing_are_found)
             float input[32], target[32];
             vt_decoder decoder = {0};
             SCOPED(vt_dataset) *dataset = test_open(&options);
-            const vt_reading *reading = vt_source_reading(vt_dataset_source(dataset));
-            vt_read_plan *plan = reading->open(vt_dataset_source(dataset));
+            const vt_reading *reading = vt_source_reading(&dataset->source);
+            vt_read_plan *plan = reading->open(&dataset->source);
             vt_status status = VT_OK;
             for (int64_t sample = 2; sample < 4 && status == VT_OK; sample++) {
                 EXPECT_OK(reading->make(plan, &sample, 1, (void *const[]){input, target}));
@@ -447,7 +446,7 @@ TEST(values_that_are_always_missing_are_found)
                 EXPECT_PART(vt_error_text(),
                             "'fields' is 1e+36, which is no data, at time 2, channel 1, row 3, column 3");
             vt_error_clear();
-            EXPECT_ERROR(vt_source_check(vt_dataset_source(dataset), 3), "'fields' is 1e+36");
+            EXPECT_ERROR(vt_source_check(&dataset->source, 3), "'fields' is 1e+36");
             vt_decoder_close(&decoder);
             reading->close(plan);
         }

@@ -41,8 +41,8 @@ static int64_t wrong_values(const test_fields *fields, const vt_dataset *dataset
     int64_t wrong = 0;
     for (int64_t i = 0; i < batch->sample_count; i++)
         if (batch->bad == NULL || !batch->bad[i])
-            wrong += test_wrong_values(fields, vt_dataset_options_of(dataset), batch->samples[i] + 1,
-                                       test_input(batch) + i * 128, test_target(batch) + i * 96);
+            wrong += test_wrong_values(fields, &dataset->options, batch->samples[i] + 1, test_input(batch) + i * 128,
+                                       test_target(batch) + i * 96);
     return wrong;
 }
 
@@ -75,8 +75,8 @@ TEST(kept_times_are_those_of_the_file)
             for (int w = 0; w < 3; w++) {
                 int64_t batches = 0;
                 SCOPED(vt_dataset) *dataset = open_dataset(&forms[form], direct != 0, VT_UNSET_INTEGER);
-                EXPECT(vt_dataset_source(dataset)->frame_count == TIMES && vt_dataset_frame_channels(dataset) == 3);
-                EXPECT(vt_dataset_source(dataset)->frame_bytes == 3 * 32 * 4);
+                EXPECT(dataset->source.frame_count == TIMES && vt_dataset_frame_channels(dataset) == 3);
+                EXPECT(dataset->source.frame_bytes == 3 * 32 * 4);
                 EXPECT_OK(test_keep_frames(dataset));
                 SCOPED(vt_loader) *loader = open_loader(dataset, workers[w], false, false);
                 for (int64_t epoch = 0; epoch < 6; epoch++) {
@@ -117,8 +117,7 @@ TEST(frames_of_samples)
     test_fields_write(test_path("2002.h5"), &second);
     for (int kept = 0; kept < 2; kept++) {
         SCOPED(vt_dataset) *dataset = open_dataset(&fields, true, SAMPLES + 2);
-        EXPECT(vt_dataset_source(dataset)->frame_count == TIMES + 4, "%lld",
-               (long long)vt_dataset_source(dataset)->frame_count);
+        EXPECT(dataset->source.frame_count == TIMES + 4, "%lld", (long long)dataset->source.frame_count);
         if (kept != 0) EXPECT_OK(test_keep_frames(dataset));
         test_frames(dataset, 0, frames);
         EXPECT(frames[0] == 1 && frames[1] == 0 && frames[2] == 2);
@@ -165,7 +164,7 @@ TEST(a_cache_that_does_not_fit_is_left_out)
         float values[3 * 32];
         SCOPED(vt_dataset) *training = open_dataset(&fields, true, VT_UNSET_INTEGER);
         SCOPED(vt_dataset) *validation = open_again(true, VT_UNSET_INTEGER);
-        vt_source *const sets[] = {vt_dataset_source(training), vt_dataset_source(validation)};
+        vt_source *const sets[] = {&training->source, &validation->source};
         bool kept[2];
         EXPECT((vt_reader_keep_sets(&config, VT_CACHE_HOST, fits != 0 ? 1e18 : 100, sets, kept) > 0) == fits);
         EXPECT(kept[0] == fits && kept[1] == fits);
@@ -187,7 +186,7 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
         void *tensors[2] = {NULL};
         float host_input[BATCH * 128], host_target[BATCH * 96];
         EXPECT_OK(path_open_trainers(isa, &backend));
-        EXPECT_OK(vt_device_cache_open(backend, vt_dataset_source(dataset), &cache));
+        EXPECT_OK(vt_device_cache_open(backend, &dataset->source, &cache));
         EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_input, &tensors[0]));
         EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_target, &tensors[1]));
         vt_loader *loader = open_loader(dataset, 1, false, true);
@@ -195,7 +194,7 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
         for (int i = 0; i < SAMPLES / BATCH; i++) {
             const vt_batch *batch = test_next(loader);
             VT_ASSERT(batch != NULL);
-            EXPECT(batch->source == vt_dataset_source(dataset) && test_input(batch) == NULL);
+            EXPECT(batch->source == &dataset->source && test_input(batch) == NULL);
             vt_device_cache_batch(cache, batch, tensors);
             backend->copy_to_host(backend, host_input, tensors[0], sizeof host_input);
             backend->copy_to_host(backend, host_target, tensors[1], sizeof host_target);

@@ -15,7 +15,7 @@
 static void expect_samples_of(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
 {
     SCOPED(vt_dataset) *dataset = test_open(options);
-    const int64_t count = vt_dataset_source(dataset)->sample_count, points = options->height * options->width;
+    const int64_t count = dataset->source.sample_count, points = options->height * options->width;
     float *input = vt_test_owned(malloc((size_t)(options->in_channels * points) * sizeof *input));
     float *target = vt_test_owned(malloc((size_t)(options->out_channels * points) * sizeof *target));
     int64_t sample = 0, wrong = 0;
@@ -125,9 +125,9 @@ TEST(rows_of_one_rank)
             options.rows = windows[i][1];
             expect_samples(&options, &form, 1);
             SCOPED(vt_dataset) *dataset = test_open(&options);
-            EXPECT_NEAR(vt_dataset_latitudes(dataset)[0], 90, 0);
-            EXPECT_NEAR(vt_dataset_latitudes(dataset)[6], 90 - 6 * 180.0 / 7, 1e-12);
-            EXPECT(vt_dataset_options_of(dataset)->rows == (windows[i][1] > 0 ? windows[i][1] : 7));
+            EXPECT_NEAR(dataset->latitudes[0], 90, 0);
+            EXPECT_NEAR(dataset->latitudes[6], 90 - 6 * 180.0 / 7, 1e-12);
+            EXPECT(dataset->options.rows == (windows[i][1] > 0 ? windows[i][1] : 7));
         }
     }
 }
@@ -214,7 +214,7 @@ TEST(no_names_and_even_latitudes)
     test_fields_write(test_path("2001.h5"), &fields);
     SCOPED(vt_dataset) *dataset = test_open(&options);
     EXPECT(vt_dataset_channel_names(dataset) == NULL);
-    for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 90.0 - 45.0 * row, 1e-12);
+    for (int row = 0; row < 3; row++) EXPECT_NEAR(dataset->latitudes[row], 90.0 - 45.0 * row, 1e-12);
 }
 
 TEST(stored_latitudes)
@@ -224,10 +224,10 @@ TEST(stored_latitudes)
     options.height = 3;
     test_fields_write(test_path("2001.h5"), &fields);
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], test_latitude(row), 1e-5);
+    for (int row = 0; row < 3; row++) EXPECT_NEAR(dataset->latitudes[row], test_latitude(row), 1e-5);
     EXPECT(vt_dataset_is_of_earth(dataset));
     char text[256];
-    vt_dataset_source(dataset)->kind->describe(vt_dataset_source(dataset), 0, text, sizeof text);
+    dataset->source.kind->describe(&dataset->source, 0, text, sizeof text);
     EXPECT_PART(text, "/2001.h5, time 0");
 }
 
@@ -345,7 +345,7 @@ TEST(endings_of_files)
     test_log_begin();
     SCOPED(vt_dataset) *dataset = test_open(&options);
     const char *text = test_log_end();
-    EXPECT(vt_dataset_source(dataset)->sample_count == 4 * 2);
+    EXPECT(dataset->source.sample_count == 4 * 2);
     EXPECT_PART(text, "WARNING - train_data_path '");
     EXPECT_PART(text, "': not read, though it may be data: 2005.h5.part, 2006.grib, 2007.nc, land.h5\n");
     EXPECT_PART(text, "': left alone: notes.txt, out.log, x\n");
@@ -417,9 +417,9 @@ TEST(training_and_validation_have_the_same_channels)
     test_fields_write(test_path("valid/2002.h5"), &fields);
     other_options.directory = test_path("valid");
     training = test_open(&options);
-    EXPECT_OK(vt_source_agree(vt_dataset_source(training), vt_dataset_source(training)));
+    EXPECT_OK(vt_source_agree(&training->source, &training->source));
     validation = test_open(&other_options);
-    EXPECT_ERROR(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)), "channel 1 is 'sp' in ");
+    EXPECT_ERROR(vt_source_agree(&training->source, &validation->source), "channel 1 is 'sp' in ");
 }
 
 TEST(errors_of_values)

@@ -53,19 +53,19 @@ int64_t test_wrong_values(const test_fields *fields, const vt_dataset_options *o
 
 vt_status test_keep_frames(vt_dataset *dataset)
 {
-    vt_source *source = vt_dataset_source(dataset);
+    vt_source *source = &dataset->source;
     return source->kind->keep_frames(source);
 }
 
 vt_status test_read_frame(vt_dataset *dataset, int64_t frame, float *values)
 {
-    vt_source *source = vt_dataset_source(dataset);
+    vt_source *source = &dataset->source;
     return source->kind->read_frame(source, frame, values);
 }
 
 void test_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames)
 {
-    const vt_source *source = vt_dataset_source(dataset);
+    const vt_source *source = &dataset->source;
     vt_sample_piece pieces[8];
     VT_ASSERT(source->pieces_per_sample <= 8);
     const int64_t count = source->kind->pieces(source, sample, 1, pieces);

@@ -77,7 +77,7 @@ void test_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames);
 
 /* A loader of the set, or of a source, with these members of vt_loader_options, which must open; and its next batch,
  * which must be read. */
-#define TEST_LOADER(dataset, ...) TEST_LOADER_OF(vt_dataset_source(dataset), __VA_ARGS__)
+#define TEST_LOADER(dataset, ...) TEST_LOADER_OF(&dataset->source, __VA_ARGS__)
 #define TEST_LOADER_OF(from, ...) test_loader((vt_loader_options){.source = from, __VA_ARGS__})
 vt_loader *test_loader(vt_loader_options options);
 const vt_batch *test_next(vt_loader *loader);

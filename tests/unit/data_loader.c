@@ -180,7 +180,7 @@ TEST(many_short_lives)
 /* Training and validation each have a reader; both are in HDF5 all the time. */
 TEST(two_loaders_at_once)
 {
-    vt_dataset *first = open_dataset(&file), *datasets[2] = {first, test_open(vt_dataset_options_of(first))};
+    vt_dataset *first = open_dataset(&file), *datasets[2] = {first, test_open(&first->options)};
     vt_loader *loaders[2];
     int64_t order[SAMPLES];
     vt_random_permutation(0, 0, SAMPLES, order);
@@ -225,7 +225,7 @@ TEST(unchecked_values_are_reported_on_request)
     poisoned.poison = NAN;
     poisoned.poison_index = 10 * 24 + 12 + 1;
     SCOPED(vt_dataset) *checked = open_dataset(&poisoned);
-    vt_dataset_options options = *vt_dataset_options_of(checked);
+    vt_dataset_options options = checked->options;
     options.direct = options.unchecked = true;
     for (int keeps = 0; keeps < 2; keeps++) {
         SCOPED(vt_dataset) *dataset = test_open(&options);
@@ -238,8 +238,8 @@ TEST(unchecked_values_are_reported_on_request)
         } else {
             const vt_batch *batch = test_next(loader);
             EXPECT(isnan(test_input(batch)[2 * 24 + 13]) && isfinite(test_input(batch)[24 + 13]));
-            EXPECT_OK(vt_source_check(vt_dataset_source(dataset), 8));
-            EXPECT_ERROR(vt_source_check(vt_dataset_source(dataset), 10),
+            EXPECT_OK(vt_source_check(&dataset->source, 8));
+            EXPECT_ERROR(vt_source_check(&dataset->source, 10),
                          "2001.h5: 'fields' is NaN at time 10, channel 1, row 0, column 1");
         }
     }
@@ -249,8 +249,7 @@ TEST(fewer_samples_than_a_batch)
 {
     SCOPED(vt_dataset) *dataset = open_dataset(&file);
     SCOPED(vt_loader) *loader = NULL;
-    vt_loader_options options = {
-        .source = vt_dataset_source(dataset), .global_batch_size = 24, .drop_last = true, .prefetch = 1};
+    vt_loader_options options = {.source = &dataset->source, .global_batch_size = 24, .drop_last = true, .prefetch = 1};
     EXPECT_ERROR(vt_loader_open(&options, &loader), "has 23 samples, fewer than one batch of 24");
     options.drop_last = false;
     EXPECT_OK(vt_loader_open(&options, &loader));

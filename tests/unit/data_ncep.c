@@ -32,8 +32,7 @@ TEST(persistence)
         TEST_OPTIONS(.height = 24, .width = 48, .in_channels = 4, .out_channels = 1, .history = 3);
     options.directory = valid;
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 1456, "%lld",
-           (long long)vt_dataset_source(dataset)->sample_count);
+    EXPECT(dataset->source.sample_count == 1456, "%lld", (long long)dataset->source.sample_count);
     SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 16, .workers = 1);
     vt_loader_begin(loader, 0, 0);
     double loss = 0;
@@ -53,7 +52,7 @@ TEST(persistence)
         }
     }
     EXPECT_NEAR(loss / 1456, 0.1681, 1e-4);
-    EXPECT(vt_dataset_latitudes(dataset)[0] > vt_dataset_latitudes(dataset)[23]);
+    EXPECT(dataset->latitudes[0] > dataset->latitudes[23]);
 }
 
 TEST(statistics_are_those_of_training)

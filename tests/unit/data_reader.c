@@ -132,11 +132,11 @@ static void expect_netcdf(bool direct, bool south_first)
     float input[8 * 18], target[3 * 18];
     int64_t wrong = 0;
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == TIMES - 2);
-    EXPECT(vt_dataset_source(dataset)->obstacle == NULL, "%s", vt_dataset_source(dataset)->obstacle);
+    EXPECT(dataset->source.sample_count == TIMES - 2);
+    EXPECT(dataset->source.obstacle == NULL, "%s", dataset->source.obstacle);
     static const char *const names[] = {"u10", "z900", "t2m", "z500"};
     for (int c = 0; c < 4; c++) EXPECT_TEXT(vt_dataset_channel_names(dataset)[c], names[c]);
-    for (int row = 0; row < ROWS; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 40 - 20 * row, 1e-4);
+    for (int row = 0; row < ROWS; row++) EXPECT_NEAR(dataset->latitudes[row], 40 - 20 * row, 1e-4);
     for (int64_t t = 1; t + 1 < TIMES; t++) {
         EXPECT_OK(vt_dataset_read(dataset, t - 1, input, target));
         for (int c = 0; c < 8; c++)
@@ -287,8 +287,8 @@ static int64_t wrong_values(const vt_dataset *dataset, const vt_batch *batch)
 {
     int64_t wrong = 0;
     for (int64_t i = 0; i < batch->sample_count; i++)
-        wrong += test_wrong_values(&file, vt_dataset_options_of(dataset), batch->samples[i] + 1,
-                                   test_input(batch) + i * 288, test_target(batch) + i * 96);
+        wrong += test_wrong_values(&file, &dataset->options, batch->samples[i] + 1, test_input(batch) + i * 288,
+                                   test_target(batch) + i * 96);
     return wrong;
 }
 
@@ -363,7 +363,7 @@ TEST(synthetic_batches)
         options.first_row = part == 2 ? 2 : 0;
         options.rows = part == 2 ? 3 : 6;
         SCOPED(vt_dataset) *dataset = test_open(&options);
-        EXPECT(vt_dataset_source(dataset)->sample_count == 10);
+        EXPECT(dataset->source.sample_count == 10);
         SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 4, .drop_last = true, .workers = 2,
                                                 .part = part == 1, .parts = part == 1 ? 2 : 1);
         vt_loader_begin(loader, 0, 0);

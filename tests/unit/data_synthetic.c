@@ -274,7 +274,7 @@ TEST(persistence_and_statistics)
     SCOPED(vt_dataset) *dataset = test_open(&options);
     static float input[CHANNELS * POINTS], target[CHANNELS * POINTS];
     double loss = 0;
-    const int64_t samples = vt_dataset_source(dataset)->sample_count;
+    const int64_t samples = dataset->source.sample_count;
     EXPECT(samples == 99, "%lld", (long long)samples);
     for (int64_t s = 0; s < samples; s++) {
         EXPECT_OK(vt_dataset_read(dataset, s, input, target));

@@ -38,7 +38,7 @@ static vt_dataset *open_in(const char *directory, const vt_dataset_options *opti
 static void expect_counts(const char *directory, const vt_dataset_options *options, int64_t samples, int64_t crossing)
 {
     SCOPED(vt_dataset) *dataset = open_in(directory, options);
-    const vt_source *source = vt_dataset_source(dataset);
+    const vt_source *source = &dataset->source;
     EXPECT(source->sample_count == samples && source->crossing_samples == crossing, "%s: %lld, %lld", directory,
            (long long)source->sample_count, (long long)source->crossing_samples);
 }
@@ -49,11 +49,10 @@ enum { MOST_FLOATS = 3 * TEST_NC_POINTS };
 static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t rollout)
 {
     float inputs[2][MOST_FLOATS] = {{0}}, targets[2][MOST_FLOATS] = {{0}};
-    const int64_t count = vt_dataset_source(whole)->sample_count;
-    const vt_dataset_options *options = vt_dataset_options_of(whole);
-    EXPECT(vt_dataset_source(cut)->sample_count == count, "%lld, not %lld",
-           (long long)vt_dataset_source(cut)->sample_count, (long long)count);
-    EXPECT(vt_dataset_source(cut)->frame_count == vt_dataset_source(whole)->frame_count);
+    const int64_t count = whole->source.sample_count;
+    const vt_dataset_options *options = &whole->options;
+    EXPECT(cut->source.sample_count == count, "%lld, not %lld", (long long)cut->source.sample_count, (long long)count);
+    EXPECT(cut->source.frame_count == whole->source.frame_count);
     for (int64_t i = 0; i < count; i++) {
         int64_t frames[2][5];
         vt_date dates[2];
@@ -72,7 +71,7 @@ static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t roll
         EXPECT_OK(vt_dataset_read_later(cut, i, rollout, targets[1]));
         EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "rollout of sample %lld", (long long)i);
     }
-    for (int64_t i = 0; i < vt_dataset_source(whole)->frame_count; i++) {
+    for (int64_t i = 0; i < whole->source.frame_count; i++) {
         EXPECT_OK(test_read_frame(whole, i, inputs[0]));
         EXPECT_OK(test_read_frame(cut, i, inputs[1]));
         EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "frame %lld", (long long)i);
@@ -102,11 +101,11 @@ TEST(samples_cross_files)
         }
         expect_same_samples(whole, cut, 3);
         expect_same_samples(whole, cut, 2);
-        EXPECT(vt_dataset_source(whole)->crossing_samples == 0);
+        EXPECT(whole->source.crossing_samples == 0);
         int64_t apart = 0, span = options.dt * (options.history + 1);
         const int64_t times[4] = {7, 1, 2, 10};
         for (int f = 0; f < 4; f++) apart += times[f] > span ? times[f] - span : 0;
-        EXPECT(vt_dataset_source(cut)->crossing_samples == vt_dataset_source(cut)->sample_count - apart);
+        EXPECT(cut->source.crossing_samples == cut->source.sample_count - apart);
         vt_dataset_close(&whole);
         vt_dataset_close(&cut);
         options.sample_limit = 8;
@@ -116,7 +115,7 @@ TEST(samples_cross_files)
     }
     vt_dataset_options options = test_nc_options("t");
     SCOPED(vt_dataset) *cut = open_in("cut", &options);
-    const vt_source *source = vt_dataset_source(cut);
+    const vt_source *source = &cut->source;
     source->kind->describe(source, 6, text, sizeof text);
     EXPECT_PART(text, "x_2013-01.nc, time 6");
     source->kind->describe(source, 9, text, sizeof text);
@@ -187,7 +186,7 @@ TEST(files_of_one_time_each)
         write_part(name, i < 4 ? i : i + 3, 1, true);
     }
     SCOPED(vt_dataset) *dataset = open_in("days", &options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 3 + 1 && vt_dataset_source(dataset)->crossing_samples == 4);
+    EXPECT(dataset->source.sample_count == 3 + 1 && dataset->source.crossing_samples == 4);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
 }
 
@@ -200,7 +199,7 @@ TEST(files_of_one_time_each_and_one_early)
         test_nc_write(SETTINGS("days/x_2013-01-%02d.nc", i + 1), 1, &minute, "hours since 2013-01-01");
     }
     SCOPED(vt_dataset) *dataset = open_in("days", &options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 2 + 3 && vt_dataset_minutes_a_time(dataset) == 1440);
+    EXPECT(dataset->source.sample_count == 2 + 3 && vt_dataset_minutes_a_time(dataset) == 1440);
 }
 
 /* The middles of months, a file each: the dates alone say a month apart, and so may time_step. */
@@ -215,8 +214,8 @@ TEST(files_of_one_month_each)
     for (int i = 0; i < 2; i++) {
         options.form.time_step = said[i];
         SCOPED(vt_dataset) *dataset = open_in("months", &options);
-        EXPECT(vt_dataset_source(dataset)->sample_count == 3 && vt_dataset_source(dataset)->crossing_samples == 3);
-        EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && !vt_dataset_step_is_assumed(dataset));
+        EXPECT(dataset->source.sample_count == 3 && dataset->source.crossing_samples == 3);
+        EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && dataset->about->step > 0);
         EXPECT(vt_dataset_date(dataset, 2, 0, &date));
         EXPECT_TEXT(vt_date_format(date, text), "2013-03-16 12:00");
     }
@@ -267,7 +266,7 @@ TEST(times_by_their_number)
             options.form.time_step = "15min";
         }
         SCOPED(vt_dataset) *dataset = test_open(&options);
-        const int64_t minutes = vt_dataset_step_is_assumed(dataset) ? 0 : vt_dataset_minutes_a_time(dataset);
+        const int64_t minutes = dataset->about->step == 0 ? 0 : vt_dataset_minutes_a_time(dataset);
         EXPECT(minutes == (known[i].minutes < 0 ? 15 : known[i].minutes), "%s: %lld", path, (long long)minutes);
     }
     vt_dataset_options options = test_fields_options(&one);
@@ -278,8 +277,8 @@ TEST(times_by_their_number)
     write_times("b/2003.h5", 100);
     options.set = VT_SET_VALIDATION;
     valid = open_in("b", &options);
-    const vt_source *source = vt_dataset_source(dataset);
-    EXPECT_ERROR(source->kind->agree(source, vt_dataset_source(valid)),
+    const vt_source *source = &dataset->source;
+    EXPECT_ERROR(source->kind->agree(source, &valid->source),
                  "(6 h are assumed where nothing says it, as --time_step=1h would)");
     vt_dataset_close(&dataset);
     vt_dataset_close(&valid);
@@ -319,7 +318,7 @@ static void expect_shared(const char *one, int64_t limit, const char *other, con
     options.sample_limit = limit;
     others.set = VT_SET_VALIDATION;
     SCOPED(vt_dataset) *a = open_in(one, &options), *b = open_in(other, &others);
-    char *sentence = vt_dataset_source(a)->kind->shared(vt_dataset_source(a), vt_dataset_source(b));
+    char *sentence = a->source.kind->shared(&a->source, &b->source);
     EXPECT((sentence == NULL) == (first == NULL), "%s", sentence != NULL ? sentence : "nothing is said");
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, first) != NULL, "'%s' lacks '%s'", sentence, first);
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, second) != NULL, "'%s' lacks '%s'", sentence, second);
@@ -373,7 +372,7 @@ TEST(many_variables_of_one_time)
     options.form.period = "2013";
     options.form.period_option = "train_period";
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 2 && vt_dataset_about(dataset)->channels == VARIABLES);
+    EXPECT(dataset->source.sample_count == 2 && dataset->about->channels == VARIABLES);
 }
 
 TEST(times_twice_in_a_folder)

@@ -143,7 +143,7 @@ TEST(a_file_among_many_over_which_hdf5_crashes)
     for (int i = 0; i < FILES; i++) test_fields_write(test_path(SETTINGS("%d.h5", 2001 + i)), &fields);
     vt_dataset_options options = TEST_OPTIONS(.height = 2, .width = 2, .in_channels = 1, .out_channels = 1);
     vt_dataset *dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 2 * FILES);
+    EXPECT(dataset->source.sample_count == 2 * FILES);
     vt_dataset_close(&dataset);
     test_write(SETTINGS("%d.h5", 2001 + BAD), bytes, count);
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "/2022.h5: HDF5 crashed (Segmentation fault) when it was tried");

@@ -128,8 +128,8 @@ TEST(windows_in_either_convention)
     others.directory = test_path("valid");
     training = test_open(&options);
     validation = test_open(&others);
-    EXPECT_OK(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)));
-    EXPECT(vt_dataset_latitudes(training)[0] == 20 && vt_dataset_latitudes(training)[3] == -40);
+    EXPECT_OK(vt_source_agree(&training->source, &validation->source));
+    EXPECT(training->latitudes[0] == 20 && training->latitudes[3] == -40);
 }
 
 /* The first meridian repeated at the end counts once. */

@@ -265,7 +265,7 @@ static void expect_batch(const vt_batch *batch)
 {
     enum { KNOWN = 5 };
     float expected[KNOWN * POINTS];
-    const vt_dataset_options *options = vt_dataset_options_of(vt_dataset_of(batch->source));
+    const vt_dataset_options *options = &vt_dataset_of(batch->source)->options;
     const vt_span rows = {options->first_row, options->rows};
     const int64_t floats = KNOWN * rows.count * COLUMNS;
     for (int64_t i = 0; i < batch->sample_count; i++) {
@@ -334,7 +334,7 @@ static void expect_variables(const vt_batch *batch)
     enum { KNOWN = 2 };
     float values[4 * POINTS];
     const vt_dataset *dataset = vt_dataset_of(batch->source);
-    const int64_t count = vt_dataset_options_of(dataset)->rows * COLUMNS;
+    const int64_t count = dataset->options.rows * COLUMNS;
     for (int64_t i = 0; i < batch->sample_count; i++) {
         vt_date date;
         vt_fields_file *file = NULL;
@@ -383,7 +383,7 @@ TEST(forcings_of_a_rollout)
     options.known = vt_known_options_of(config);
     options.targets = options.reach = STEPS;
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    vt_source *source = vt_dataset_source(dataset);
+    vt_source *source = &dataset->source;
     EXPECT(source->sample_count == 2 * (TIMES - 4) && source->specs[2].shape[0] == STEPS);
     EXPECT(vt_tensor_values(&source->specs[2]) == STEPS * FLOATS);
     const vt_reading *reading = vt_source_reading(source);
@@ -456,7 +456,7 @@ static void expect_departure(const float *fields, const float *plain, vt_date da
 static void expect_departures(const vt_batch *batch)
 {
     static float input[2 * CHANNELS * POINTS], target[CHANNELS * POINTS];
-    const vt_dataset_options *options = vt_dataset_options_of(vt_dataset_of(batch->source));
+    const vt_dataset_options *options = &vt_dataset_of(batch->source)->options;
     const vt_span rows = {options->first_row, options->rows};
     const int64_t own = CHANNELS * rows.count * COLUMNS;
     for (int64_t i = 0; i < batch->sample_count; i++) {
@@ -541,8 +541,8 @@ TEST(departures_of_samples)
         options.option_name = "train_data_path";
         options.form.masked = true;
         plain_set = test_open(&options);
-        EXPECT_OK(vt_known_climatology_open(config->climatology_path, vt_dataset_about(plain_set), CHANNELS, rows,
-                                            false, &climatology));
+        EXPECT_OK(
+            vt_known_climatology_open(config->climatology_path, plain_set->about, CHANNELS, rows, false, &climatology));
         set_options(config, SETTINGS("normalise=climatology data_loader_config=%s skip_bad_samples=%s",
                                      (how & 16) != 0 ? "pytorch" : "auto", bad ? "true" : "false"));
         EXPECT_OK(vt_config_resolve(config));

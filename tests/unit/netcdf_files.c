@@ -121,5 +121,5 @@ void test_nc_expect_unlike(const char *variables, const char *directory, const c
     vt_dataset_options options = test_nc_options(variables), others = options;
     others.directory = test_path(directory);
     SCOPED(vt_dataset) *training = test_open(&options), *validation = test_open(&others);
-    EXPECT_ERROR(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)), message);
+    EXPECT_ERROR(vt_source_agree(&training->source, &validation->source), message);
 }

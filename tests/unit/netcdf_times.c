@@ -83,7 +83,7 @@ TEST(netcdf_times_are_read)
         test_nc_number(times, "_FillValue", types[forms[i].type], -32767);
         H5Fclose(file);
         SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-        EXPECT(vt_dataset_source(dataset)->sample_count == 8 && vt_dataset_minutes_a_time(dataset) == 360);
+        EXPECT(dataset->source.sample_count == 8 && vt_dataset_minutes_a_time(dataset) == 360);
         EXPECT_DATE(dataset, 0, "2013-03-01 06:00");
         EXPECT_DATE(dataset, 7, "2013-03-03 00:00");
     }
@@ -125,7 +125,7 @@ TEST(netcdf_words_with_blanks)
     H5Fclose(file);
     vt_dataset *dataset = test_nc_open_set("t");
     EXPECT_DATE(dataset, 2, "2012-03-01 00:00");
-    EXPECT_TEXT(vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units, "K");
+    EXPECT_TEXT(vt_fields_about_meaning(dataset->about, 0)->units, "K");
     vt_dataset_close(&dataset);
     SCOPED(vt_fields_file) *opened = test_nc_open("x_2012.nc", NULL);
     EXPECT(opened->about->turned && opened->about->latitudes != NULL && opened->about->latitudes[0] == 20);
@@ -244,9 +244,8 @@ TEST(netcdf_gaps)
         vt_dataset_options options = test_nc_options("t");
         float input[TEST_NC_POINTS], target[TEST_NC_POINTS];
         SCOPED(vt_dataset) *dataset = test_open(&options);
-        EXPECT(vt_dataset_source(dataset)->sample_count == 8, "%lld",
-               (long long)vt_dataset_source(dataset)->sample_count);
-        EXPECT(vt_dataset_source(dataset)->frame_count == 12);
+        EXPECT(dataset->source.sample_count == 8, "%lld", (long long)dataset->source.sample_count);
+        EXPECT(dataset->source.frame_count == 12);
         if (kept) EXPECT_OK(test_keep_frames(dataset));
         for (int round = 0; round < 2; round++)
             for (int64_t i = 0; i < 8; i++) {
@@ -257,7 +256,7 @@ TEST(netcdf_gaps)
                 EXPECT(vt_dataset_reaches(dataset, i, 1));
                 EXPECT(vt_dataset_reaches(dataset, i, 2) == (i == 0 || i == 3 || i == 4 || i == 6));
             }
-        for (int64_t i = 0; i < vt_dataset_source(dataset)->frame_count; i++) {
+        for (int64_t i = 0; i < dataset->source.frame_count; i++) {
             EXPECT_OK(test_read_frame(dataset, i, input));
             EXPECT(input[0] == (float)(100 * (i < 9 ? i : i - 9)), "frame %lld: %g", (long long)i, (double)input[0]);
         }
@@ -274,7 +273,7 @@ TEST(netcdf_gaps)
     options.dt = 2; /* the stretch of two has no sample */
     float input[2 * TEST_NC_POINTS], target[TEST_NC_POINTS];
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 4);
+    EXPECT(dataset->source.sample_count == 4);
     EXPECT_OK(vt_dataset_read(dataset, 1, input, target));
     EXPECT(input[0] == 500 && target[0] == 700);
     vt_dataset_close(&dataset);
@@ -283,14 +282,14 @@ TEST(netcdf_gaps)
     options.in_channels = 3;
     float inputs[3 * TEST_NC_POINTS];
     dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 1);
+    EXPECT(dataset->source.sample_count == 1);
     EXPECT_OK(vt_dataset_read(dataset, 0, inputs, target));
     EXPECT(inputs[0] == 700 && inputs[TEST_NC_POINTS] == 600 && inputs[2 * TEST_NC_POINTS] == 500 && target[0] == 800);
     vt_dataset_close(&dataset);
     options = test_nc_options("t");
     options.sample_limit = 4;
     dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 4 && vt_dataset_source(dataset)->frame_count == 3 + 2 + 2);
+    EXPECT(dataset->source.sample_count == 4 && dataset->source.frame_count == 3 + 2 + 2);
 }
 
 TEST(netcdf_times_out_of_order)
@@ -357,9 +356,8 @@ TEST(netcdf_times_of_few_digits)
         SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
         const char *text = test_log_end();
         EXPECT(strstr(text, "WARNING") == NULL, "%zu: %s", i, text);
-        EXPECT(vt_dataset_minutes_a_time(dataset) == known[i].step &&
-                   vt_dataset_source(dataset)->sample_count == count - 1,
-               "%zu: %lld samples, %lld min apart", i, (long long)vt_dataset_source(dataset)->sample_count,
+        EXPECT(vt_dataset_minutes_a_time(dataset) == known[i].step && dataset->source.sample_count == count - 1,
+               "%zu: %lld samples, %lld min apart", i, (long long)dataset->source.sample_count,
                (long long)vt_dataset_minutes_a_time(dataset));
         EXPECT_DATE(dataset, 0, known[i].date);
     }
@@ -373,14 +371,14 @@ TEST(netcdf_times_near_the_hour)
     for (int t = 0; t < 60; t++) values[t] = 60 * t + (t * 37 % 121 - 60) / 60.; /* minutes: -1 to 1 */
     test_nc_write("x_2013.nc", 60, values, "minutes since 2013-01-01 01:00");
     SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-    EXPECT(vt_dataset_source(dataset)->sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 60);
+    EXPECT(dataset->source.sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 60);
     EXPECT_DATE(dataset, 0, "2013-01-01 01:00");
     EXPECT_DATE(dataset, 58, "2013-01-03 11:00");
     vt_dataset_close(&dataset);
     for (int t = 0; t < 60; t++) values[t] = 61 * t + 1;
     test_nc_write("x_2013.nc", 60, values, "minutes since 2013-01-01");
     dataset = test_nc_open_set("t");
-    EXPECT(vt_dataset_source(dataset)->sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 61);
+    EXPECT(dataset->source.sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 61);
     EXPECT_DATE(dataset, 1, "2013-01-01 01:02");
 }
 
@@ -396,7 +394,7 @@ TEST(netcdf_times_beside_the_others)
     EXPECT_PART(test_log_end(),
                 "x_2013.nc: 1 of the 60 times of 'time' lie beside the others, which are 6 h apart; the first is "
                 "2013-01-05 05:00 at 17 (counted from 0)");
-    EXPECT(vt_dataset_source(dataset)->sample_count == 16 + 41 && vt_dataset_minutes_a_time(dataset) == 360);
+    EXPECT(dataset->source.sample_count == 16 + 41 && vt_dataset_minutes_a_time(dataset) == 360);
     EXPECT_DATE(dataset, 16, "2013-01-05 12:00");
     vt_dataset_close(&dataset);
     for (int t = 0; t < 60; t++) values[t] = 3 * t + (t > 40); /* the others are fewer, but go on */
@@ -406,7 +404,7 @@ TEST(netcdf_times_beside_the_others)
     EXPECT_PART(test_log_end(),
                 "19 of the 60 times of 'time' lie beside the others, which are 3 h apart; the first is 2013-01-06 "
                 "04:00 at 41");
-    EXPECT(vt_dataset_source(dataset)->sample_count == 40 + 18);
+    EXPECT(dataset->source.sample_count == 40 + 18);
 }
 
 /* The message of vt_dataset_log_coordinates about a set of one file whose times are `step` hours apart. */

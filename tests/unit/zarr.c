@@ -597,11 +597,11 @@ TEST(zarr_missing_dates_of_anemoi)
     vt_dataset_options options = TEST_OPTIONS(.height = ROWS, .width = COLUMNS, .in_channels = 3, .out_channels = 3);
     options.directory = test_path("v2_anemoi.zarr");
     vt_dataset *dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 2 + 2);
+    EXPECT(dataset->source.sample_count == 2 + 2);
     vt_dataset_close(&dataset);
     say_missing("[]");
     dataset = test_open(&options);
-    EXPECT(vt_dataset_source(dataset)->sample_count == 6);
+    EXPECT(dataset->source.sample_count == 6);
     vt_dataset_close(&dataset);
     for (int i = 0; i < 2; i++) {
         say_missing(wrong[i][0]);

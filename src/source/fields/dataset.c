@@ -359,20 +359,10 @@ void vt_dataset_close(vt_dataset **pointer)
     free(dataset);
 }
 
-vt_source *vt_dataset_source(const vt_dataset *dataset)
-{
-    return (vt_source *)&dataset->source;
-}
-
 vt_dataset *vt_dataset_of(const vt_source *source)
 {
     const bool is_dataset = source != NULL && (source->kind == &vt_source_fields || source->kind == &vt_source_noise);
     return is_dataset ? (vt_dataset *)source : NULL;
-}
-
-const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset)
-{
-    return &dataset->options;
 }
 
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
@@ -389,24 +379,4 @@ const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longit
 bool vt_dataset_is_of_earth(const vt_dataset *dataset)
 {
     return !dataset->about->rotated && !dataset->about->imaginary;
-}
-
-const double *vt_dataset_latitudes(const vt_dataset *dataset)
-{
-    return dataset->latitudes;
-}
-
-const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset)
-{
-    return dataset->seasonal;
-}
-
-const vt_transform *vt_dataset_transforms(const vt_dataset *dataset)
-{
-    return dataset->transforms;
-}
-
-const vt_known_fields *vt_dataset_known(const vt_dataset *dataset)
-{
-    return dataset->known;
 }

@@ -8,9 +8,9 @@
 
 #include "base/status.h"
 #include "source/fields/about.h"
-#include "source/fields/fields_file.h"
+#include "source/fields/index.h"
 #include "source/fields/known_fields.h"
-#include "source/fields/read_plan.h"
+#include "source/fields/reading.h"
 #include "task/weather/calendar.h"
 #include "task/weather/transforms.h"
 
@@ -49,7 +49,26 @@ typedef struct {
     uint64_t seed;           /* of the noise */
 } vt_dataset_options;
 
-typedef struct vt_dataset vt_dataset; /* begins with a vt_source */
+/* To be read only; dataset*.c and fields.c make it. */
+typedef struct {
+    vt_source source;           /* what loader and training see of it */
+    vt_dataset_options options; /* those it was opened with, `rows` spelled out: the sizes of a sample */
+    vt_fields_about *about;     /* of what samples use; `step` 0: neither the files nor time_step say it */
+    /* [options.height], degrees that weigh the rows, whatever first_row and rows are: those of the files; 0, which
+     * weighs all rows alike, if the files say that rows run along no latitudes; else evenly from 90 to -90 over the
+     * rows of the file, both ends included. vt_dataset_log_coordinates tells which. */
+    double *latitudes;
+    double *longitudes; /* [options.width] as files have them, or NULL */
+    vt_text remarks;    /* what of its files differs, or isn't known */
+    char *grid_doubt;   /* why latitudes are unknown although there is something, or NULL */
+    char *time_doubt;   /* why a file's times are unknown although it has a coordinate, or NULL */
+    int64_t gaps;       /* files with gaps; the log names the first one, and how many there are */
+    vt_fields_index index;
+    vt_transform *transforms; /* [about->channels]: what channels become, and where forecasts stay; NULL: nothing */
+    vt_seasonal *seasonal;    /* of which samples are departures, [vt_dataset_frame_channels, rows, width], or NULL */
+    vt_known_fields *known;   /* what else the model sees, for any date; NULL: nothing */
+    vt_fields_reading reading;
+} vt_dataset;
 
 /* What a sample of this configuration is, and where those of the set are: window, channels, directory, times. The
  * caller adds how to read it. */
@@ -61,15 +80,8 @@ vt_dataset_options vt_fields_options(const vt_config *config, vt_set set);
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **dataset);
 void vt_dataset_close(vt_dataset **dataset);
 
-/* The dataset as a source, and back: NULL if the source is of another kind, or NULL. */
-vt_source *vt_dataset_source(const vt_dataset *dataset);
+/* The dataset that the source is of; NULL if the source is of another kind, or NULL. */
 vt_dataset *vt_dataset_of(const vt_source *source);
-
-/* The options it was opened with, `rows` spelled out: the sizes of a sample. */
-const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
-
-/* What its samples are made of. */
-const vt_fields_about *vt_dataset_about(const vt_dataset *dataset);
 
 /* Adds a file to the description of a set, *set NULL for the first one. Fails where it doesn't go with those before it.
  * Only the first file that calls for remarks adds some. */
@@ -82,11 +94,6 @@ vt_status vt_fields_about_of_set(const char *directory, const char *option_name,
 
 /* The names in the attribute `channels`, or NULL when the files have none. Entry c is "" past the names given. */
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
-
-/* Latitudes in degrees that weigh the rows of the window, [height], whatever first_row and rows are: those of the
- * files; 0, which weighs all rows alike, if the files say that rows run along no latitudes; else evenly from 90 to -90
- * over the rows of the file, both ends included. vt_dataset_log_coordinates tells which. */
-const double *vt_dataset_latitudes(const vt_dataset *dataset);
 
 /* Latitudes [height] or longitudes [width] of the window as the files have them, or NULL. */
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes);
@@ -116,15 +123,6 @@ vt_status vt_dataset_open_file(vt_dataset *dataset, int64_t sample, vt_fields_fi
 /* Fails where a file doesn't say when its times are, which `option` needs. */
 vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option);
 
-/* What samples are departures from, [vt_dataset_frame_channels, rows, width]; NULL: they are fields. */
-const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset);
-
-/* What the channels of samples become, and where forecasts of them stay, [channels of the file]; NULL: nothing. */
-const vt_transform *vt_dataset_transforms(const vt_dataset *dataset);
-
-/* What else the model sees, for any date; NULL: nothing. */
-const vt_known_fields *vt_dataset_known(const vt_dataset *dataset);
-
 /* The date `steps` times dt after a sample's newest input, which its files must have (vt_dataset_reaches): by the
  * file's own coordinate, else by its name. False if neither says it. */
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date);
@@ -139,7 +137,6 @@ vt_status vt_dataset_join_forcings(const vt_dataset *dataset, vt_dataset *forcin
 /* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
  * assumed. */
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset);
-bool vt_dataset_step_is_assumed(const vt_dataset *dataset);
 
 /* What weighs the rows of RMSE if it isn't the latitudes of the files; else NULL. */
 const char *vt_dataset_assumed_weights(const vt_dataset *dataset);

@@ -120,8 +120,3 @@ vt_status vt_dataset_join_forcings(const vt_dataset *dataset, vt_dataset *forcin
     vt_fields_about_close(&own);
     return status;
 }
-
-const vt_fields_about *vt_dataset_about(const vt_dataset *dataset)
-{
-    return dataset->about;
-}

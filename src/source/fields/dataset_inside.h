@@ -1,27 +1,8 @@
-/* The inside of a vt_dataset, for the files dataset_*.c and fields.c. */
+/* What the files dataset_*.c and fields.c share. */
 #ifndef VT_SOURCE_FIELDS_DATASET_INSIDE_H
 #define VT_SOURCE_FIELDS_DATASET_INSIDE_H
 
 #include "source/fields/dataset.h"
-#include "source/fields/index.h"
-#include "source/fields/reading.h"
-
-struct vt_dataset {
-    vt_source source;
-    vt_dataset_options options;
-    vt_fields_about *about; /* of what samples use; `step` 0: neither the files nor time_step say it */
-    double *latitudes;      /* [options.height], of the files, or what weighs the rows where these say none */
-    double *longitudes;     /* [options.width] as files have them, or NULL */
-    vt_text remarks;        /* what of its files differs, or isn't known */
-    char *grid_doubt;       /* why latitudes are unknown although there is something, or NULL */
-    char *time_doubt;       /* why a file's times are unknown although it has a coordinate, or NULL */
-    int64_t gaps;           /* files with gaps; the log names the first one, and how many there are */
-    vt_fields_index index;
-    vt_transform *transforms; /* [about->channels], NULL: neither `transform` nor `bounds` are given */
-    vt_seasonal *seasonal;    /* of which samples are departures, or NULL */
-    vt_known_fields *known;   /* NULL: there are none */
-    vt_fields_reading reading;
-};
 
 /* Channels of one time of the input. */
 static inline int64_t vt_dataset_window_channels(const vt_dataset_options *options)

@@ -47,7 +47,7 @@ static void log_step(const vt_dataset *dataset)
     char dates[2][VT_DATE_SIZE], steps[2][VT_DATE_SIZE];
     vt_date from, to;
     vt_length_format(minutes, steps[0]);
-    if (vt_dataset_step_is_assumed(dataset))
+    if (dataset->about->step == 0)
         vt_log_info("times: every %s is assumed, as the files don't say it; --time_step=24h would say another",
                     steps[0]);
     else if (vt_index_date(index, index->stretches, 0, &from) && vt_index_date(index, last, last->times - 1, &to))
@@ -67,11 +67,6 @@ static void log_step(const vt_dataset *dataset)
                    steps[0], VT_HOURS_A_TIME, (long long)options->dt, vt_length_format(options->dt * minutes, steps[1]),
                    advice);
     free(advice);
-}
-
-bool vt_dataset_step_is_assumed(const vt_dataset *dataset)
-{
-    return dataset->about->step == 0;
 }
 
 const char *vt_dataset_assumed_weights(const vt_dataset *dataset)

@@ -113,7 +113,7 @@ static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *da
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     bool begins = true;
-    const bool assumes = vt_dataset_step_is_assumed(dataset) && !piece->proven;
+    const bool assumes = dataset->about->step == 0 && !piece->proven;
     const int64_t step = assumes ? 60 * VT_HOURS_A_TIME : dataset->about->step;
     VT_TRY(vt_fields_reading_use(&dataset->reading, piece->file, &file));
     for (int64_t i = 0; i < piece->times; i++) {
@@ -161,7 +161,7 @@ static vt_time_statistics *open_by_time(const vt_statistics_source *source, cons
     bool assumes = false;
     for (int64_t i = 0; i < dataset->index.piece_count; i++) {
         const vt_set_piece *piece = &dataset->index.pieces[i];
-        assumes = assumes || (!piece->proven && vt_dataset_step_is_assumed(dataset));
+        assumes = assumes || (!piece->proven && dataset->about->step == 0);
         if (!piece->dated && undated == NULL) undated = vt_fields_reading_path(&dataset->reading, piece->file);
     }
     return vt_time_statistics_open(source->dt, &shape, assumes, undated);
