@@ -1,6 +1,5 @@
 #include "operations/mirror.h"
 
-#include "operations/paths.h"
 #include "test.h"
 
 enum { MOST_OPERANDS = 16, BOUNDARY = 256, GUARD = 0xa5 };
@@ -262,13 +261,21 @@ vt_status open_mirror(vt_backend *inner, vt_backend **result)
 
 /* ---- its own tests, over the plain loops ---- */
 
+/* tests/tenant/operation links this file without paths.c. */
+static vt_backend *open_plain(void)
+{
+    vt_backend *backend = NULL;
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 1, &backend));
+    return backend;
+}
+
 /* Aliases, column views, NULL, unaligned addresses: what the mirror makes of them is what the inner back end does. */
 TEST(the_mirror_changes_nothing)
 {
     enum { ROWS = 5, COLUMNS = 7, STRIDE = 31 };
-    SCOPED(vt_backend) *plain = open_path(VT_ISA_PLAIN), *mirror = NULL;
+    SCOPED(vt_backend) *plain = open_plain(), *mirror = NULL;
     float memory[2][ROWS * STRIDE], log_sum[2][ROWS], weight[COLUMNS * COLUMNS], gradient[2][COLUMNS * COLUMNS] = {{0}};
-    EXPECT_OK(open_mirror(open_path(VT_ISA_PLAIN), &mirror));
+    EXPECT_OK(open_mirror(open_plain(), &mirror));
     for (int i = 0; i < COLUMNS * COLUMNS; i++) weight[i] = 0.1f * (float)(i % 11) - 0.4f;
     for (int i = 0; i < 2; i++) {
         vt_backend *b = i == 0 ? plain : mirror;
@@ -303,7 +310,7 @@ TEST(the_mirror_sees_what_goes_astray)
     SCOPED(vt_backend) *mirror = NULL;
     float x[4] = {1, 2, 3, 4}, y[4] = {0};
     if (getenv("VITRAIN_TEST_EXACT") != NULL) return vt_test_skip("VITRAIN_TEST_EXACT: no guard bytes behind a block");
-    vt_backend *inner = open_path(VT_ISA_PLAIN);
+    vt_backend *inner = open_plain();
     inner->gelu_forward = write_astray;
     EXPECT_OK(open_mirror(inner, &mirror));
     for (int i = 0; i < 4; i++) {
