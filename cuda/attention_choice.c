@@ -113,7 +113,7 @@ static void keep(const vt_attention_call *c, vt_attention_engine engine)
 {
     const vt_cuda_state *state = c->backend->state;
     const uint64_t value = engine;
-    vt_choices_add(state->choices, kind, (const int64_t *)&c->of->shape, KEY_NUMBERS, &value, 1);
+    vt_choices_add(state->choices, kind, (const int64_t *)&c->choice->shape, KEY_NUMBERS, &value, 1);
 }
 
 /* Whether the engine can run it, for which cuDNN must have a plan. */
@@ -121,10 +121,10 @@ static bool can_serve(const vt_attention_call *c, vt_attention_engine engine)
 {
     if (!fits(c, engine)) return false;
     if (engine != VT_ATTENTION_CUDNN) return true;
-    if (c->of->plan == NULL && !c->of->cudnn_refuses)
-        c->of->plan = vt_fused_attention_plan_open(c->backend, &c->of->shape);
-    c->of->cudnn_refuses = c->of->plan == NULL;
-    return c->of->plan != NULL;
+    if (c->choice->plan == NULL && !c->choice->cudnn_refuses)
+        c->choice->plan = vt_fused_attention_plan_open(c->backend, &c->choice->shape);
+    c->choice->cudnn_refuses = c->choice->plan == NULL;
+    return c->choice->plan != NULL;
 }
 
 /* Can the workspace be allocated? Trying cuDNN in vain must not end a run that fits without it. */
@@ -191,16 +191,16 @@ static vt_attention_engine choose_by_time(vt_attention_call *c)
 static void choose(vt_attention_call *c)
 {
     const vt_cuda_state *state = c->backend->state;
-    const int64_t *key = (const int64_t *)&c->of->shape;
+    const int64_t *key = (const int64_t *)&c->choice->shape;
     uint64_t kept;
     /* an engine that this build lacks may be the choice of another build */
     if (vt_choices_find(state->choices, kind, key, KEY_NUMBERS, &kept, 1) && kept < VT_ATTENTION_ENGINES &&
         can_serve(c, (vt_attention_engine)kept))
-        c->of->chosen = (vt_attention_engine)kept;
+        c->choice->chosen = (vt_attention_engine)kept;
     else
-        c->of->chosen = state->fixed_choices ? choose_by_rule(c) : choose_by_time(c);
-    c->of->is_chosen = true;
-    if (c->of->chosen != VT_ATTENTION_CUDNN) vt_fused_attention_plan_close(&c->of->plan);
+        c->choice->chosen = state->fixed_choices ? choose_by_rule(c) : choose_by_time(c);
+    c->choice->is_chosen = true;
+    if (c->choice->chosen != VT_ATTENTION_CUDNN) vt_fused_attention_plan_close(&c->choice->plan);
 }
 
 /* NULL: the shape is new while a step is recorded, when nothing can be timed; or there are too many shapes. */
@@ -232,20 +232,20 @@ static vt_attention_choice *find_shape(struct vt_attention_choices *choices, con
 static vt_attention_engine engine_of(vt_attention_call *c, vt_attention_engine preference)
 {
     if (preference != VT_ATTENTION_BY_TIME) return can_serve(c, preference) ? preference : VT_ATTENTION_OWN;
-    if (!c->of->is_chosen) choose(c);
-    return c->of->chosen;
+    if (!c->choice->is_chosen) choose(c);
+    return c->choice->chosen;
 }
 
 static void attend(vt_attention_call *c)
 {
     struct vt_attention_choices *choices = choices_of(c->backend);
-    if (fits(c, VT_ATTENTION_CUDNN) || fits(c, VT_ATTENTION_WGMMA)) c->of = find_shape(choices, c);
+    if (fits(c, VT_ATTENTION_CUDNN) || fits(c, VT_ATTENTION_WGMMA)) c->choice = find_shape(choices, c);
     choices->ran = VT_ATTENTION_OWN;
-    if (c->of == NULL) {
+    if (c->choice == NULL) {
         run_own(c);
         return;
     }
-    const vt_attention_engine engine = choices->ran = c->of->ran = engine_of(c, choices->preference);
+    const vt_attention_engine engine = choices->ran = c->choice->ran = engine_of(c, choices->preference);
     if (engines[engine].run(c) || engine == VT_ATTENTION_OWN) return;
     char sentence[400];
     snprintf(sentence, sizeof sentence, "%s, which had worked before, failed%s%s", engines[engine].title,

@@ -41,14 +41,14 @@ typedef struct {
     struct vt_fused_graph *plan;     /* cuDNN's; NULL: none was needed yet, or it has none */
 } vt_attention_choice;
 
-/* The operands of one call, where forward has those of backward with data NULL. */
+/* One call: its operands, where forward has those of backward with data NULL, and what is known of its shape. */
 typedef struct {
     vt_backend *backend;
     const vt_attention_shape *shape;
     vt_attention_pass pass;
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum;
-    vt_attention_choice *of; /* its shape; NULL: not looked up */
+    vt_attention_choice *choice; /* NULL: nothing is known of its shape (find_shape) */
 } vt_attention_call;
 
 /* Is there a key that some query does not see? The first query sees the fewest. */

@@ -67,9 +67,15 @@ static vt_matrix given_part(const operand *o)
     return part;
 }
 
+/* Once there is a workspace. */
+static bool is_staged(const operand *o)
+{
+    return o->used.data != o->given.data;
+}
+
 static void stage(vt_backend *backend, const operand *o)
 {
-    if (o->used.data == o->given.data) return;
+    if (!is_staged(o)) return;
     if (o->used.rows != o->given.rows || o->used.columns != o->given.columns)
         backend->zero(backend, o->used.data, (size_t)(o->used.rows * o->used.columns) * vt_type_size(o->used.type));
     backend->convert(backend, o->given, given_part(o));
@@ -78,7 +84,7 @@ static void stage(vt_backend *backend, const operand *o)
 static void unstage(vt_backend *backend, const operand *o, bool adds)
 {
     static const vt_mask none = {.elements.rate = 0};
-    if (o->used.data == o->given.data) return;
+    if (!is_staged(o)) return;
     if (adds)
         backend->residual_add(backend, o->given, given_part(o), &none, o->given);
     else

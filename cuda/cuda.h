@@ -26,7 +26,7 @@ typedef struct {
 #define VT_CUDA_NAME(name) vt_cuda_##name
 #endif
 
-/* The operations; those of kernels.def are defined. */
+/* Declares a kernel for every operation; those of kernels.def exist. */
 #define OPERATION(name, work, ...) void VT_CUDA_NAME(name)(vt_backend * backend VT_PARAMETERS(__VA_ARGS__));
 #include "backend/operations.def"
 

@@ -29,7 +29,7 @@ static fused_room room_of(const vt_attention_call *c)
     const vt_attention_shape *s = c->shape;
     const int64_t rows = c->pass == VT_ATTENTION_FORWARD ? 0 : s->batch * s->heads * s->queries;
     const int64_t sums = c->pass == VT_ATTENTION_BACKWARD ? rows * s->head_dim : 0;
-    const size_t own = vt_fused_rounded((size_t)c->of->plan->workspace_bytes);
+    const size_t own = vt_fused_rounded((size_t)c->choice->plan->workspace_bytes);
     const size_t delta = own + vt_fused_rounded((size_t)rows * sizeof(float));
     return (fused_room){own, delta, delta + vt_fused_rounded((size_t)sums * sizeof(float))};
 }
@@ -64,7 +64,7 @@ bool vt_fused_attention_run(void *call)
         [VT_FUSED_ONE] = backward ? &one : NULL,
         [VT_FUSED_DQ_SUM] = c->pass == VT_ATTENTION_BACKWARD ? workspace + room.delta : NULL,
         [VT_FUSED_UNSEEN] = vt_attention_is_masked(c->shape) ? &unseen : NULL};
-    if (vt_fused_plan_run(cudnn->library, cudnn->handle, c->of->plan->plan, VT_FUSED_TENSORS, memory + VT_FUSED_Q,
+    if (vt_fused_plan_run(cudnn->library, cudnn->handle, c->choice->plan->plan, VT_FUSED_TENSORS, memory + VT_FUSED_Q,
                           workspace))
         return true;
     snprintf(cudnn->failure, sizeof cudnn->failure, "running a plan: ");

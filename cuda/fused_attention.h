@@ -16,9 +16,9 @@ void vt_fused_attention_plan_close(vt_fused_graph **plan);
 /* Could cuDNN run the call at all? It takes 16-bit types only; its mask is that of queries and keys that begin at the
  * same place, and its random numbers differ from the CPU's. */
 bool vt_fused_attention_fits(const vt_attention_call *call);
-/* Bytes of workspace that the call takes. */
+/* Bytes of workspace that the call takes, whose shape must have a plan. */
 size_t vt_fused_attention_workspace(const vt_attention_call *call);
-/* Runs the plan of a vt_attention_call. */
+/* Runs the plan of a vt_attention_call's shape. False: it failed, or there is no workspace. */
 bool vt_fused_attention_run(void *call);
 
 /* Why a plan could not be made or run, the last one of those that failed; "": none did. */

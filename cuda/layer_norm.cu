@@ -197,11 +197,12 @@ VT_KERNEL void __launch_bounds__(32 * WARPS) forward_long_kernel(forward_argumen
 template <form FORM> static void launch_forward_of(vt_backend *backend, forward_arguments a)
 {
     const int64_t groups = (vt_groups(a.x.columns) + 31) / 32;
-    const auto kernel = groups <= 1   ? forward_kernel<1, FORM>
-                        : groups <= 2 ? forward_kernel<2, FORM>
-                        : groups <= 4 ? forward_kernel<4, FORM>
-                                      : groups <= 8 && FORM != ANY ? forward_kernel < 8,
-               FORM == ANY ? FLOAT32 : FORM > : forward_long_kernel;
+    constexpr form EIGHT = FORM == ANY ? FLOAT32 : FORM; /* no instance for ANY: its long rows are read three times */
+    const auto kernel = groups <= 1                  ? forward_kernel<1, FORM>
+                        : groups <= 2                ? forward_kernel<2, FORM>
+                        : groups <= 4                ? forward_kernel<4, FORM>
+                        : groups <= 8 && FORM != ANY ? forward_kernel<8, EIGHT>
+                                                     : forward_long_kernel;
     VT_LAUNCH(kernel, (unsigned)((a.x.rows + WARPS - 1) / WARPS), 32 * WARPS, 0, backend, a);
 }
 

@@ -53,6 +53,9 @@ typedef struct {
     struct vt_cudnn_state *cudnn;           /* NULL: not found */
 } vt_cuda_state;
 
+_Static_assert(offsetof(vt_cuda_state, events) - offsetof(vt_cuda_state, streams) ==
+                   VT_CUDA_STREAMS * sizeof(cudaStream_t),
+               "streams holds all of them");
 _Static_assert(offsetof(vt_cuda_state, device_name) - offsetof(vt_cuda_state, events) ==
                    VT_CUDA_EVENTS * sizeof(cudaEvent_t),
                "events holds all of them");
@@ -83,7 +86,7 @@ struct vt_cudnn_state {
     char failure[300]; /* why attention's last plan that failed could not be made or run; "": none failed */
     size_t plan_count; /* of all other operations: graph_plans.c */
     struct vt_graph_plan **plans;
-    bool prefers_plans; /* to their rivals, whichever is faster: of tests */
+    bool prefers_plans; /* plans run even where the rival is faster; only tests set it */
 };
 
 /* fused_attention.c: opens cuDNN, and has its attention. NULL: cuDNN is missing, too old, or was missing at build time.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "operations/paths.h"
 #include "parallel/group.h"
@@ -98,8 +99,8 @@ static struct owned {
 
 void *vt_test_owned(void *memory)
 {
-    struct owned *one = malloc(sizeof *one);
-    VT_ASSERT(memory != NULL && one != NULL);
+    if (memory == NULL) vt_memory_exhausted(0, "a test");
+    struct owned *one = vt_allocate(1, sizeof *one, "a test");
     *one = (struct owned){memory, owned};
     owned = one;
     return memory;

@@ -16,6 +16,8 @@
 
 /* A choice is kept as its line: kind, the key's count and numbers, the value's count and numbers (hexadecimal), the
  * checksum of all before it, and the end of the line. */
+enum { LONGEST_LINE = 2048 };
+
 struct vt_choices {
     char *machine, *path;
     vt_names lines;
@@ -36,12 +38,17 @@ static void append_key(vt_text *text, const char *kind, const int64_t *key, int 
     for (int i = 0; i < count; i++) vt_text_append(text, "%" PRId64 " ", key[i]);
 }
 
-/* How much of a whole line append_key has written. */
+/* How much of a line append_key has written; 0: it begins with no key. */
 static size_t key_length(const char *line)
 {
     const char *at = strchr(line, ' ');
-    for (int64_t left = strtoll(at, NULL, 10); left >= 0 && at != NULL; left--) at = strchr(at + 1, ' ');
-    return at != NULL ? (size_t)(at + 1 - line) : strlen(line);
+    char *end = NULL;
+    int64_t left = at != NULL ? strtoll(at, &end, 10) : -1;
+    for (; left > 0 && end != at; left--) {
+        at = end;
+        (void)strtoll(at, &end, 10);
+    }
+    return left == 0 && end != at && *end == ' ' ? (size_t)(end + 1 - line) : 0;
 }
 
 /* `line` becomes the choices'; it replaces one of the same key. */
@@ -63,7 +70,7 @@ static int take_lines(vt_choices *choices, const char *lines)
     for (size_t length; *lines != '\0'; lines += length) {
         length = strcspn(lines, "\n");
         length += lines[length] == '\n';
-        if (!is_whole(lines, length)) continue;
+        if (!is_whole(lines, length) || key_length(lines) == 0) continue;
         put(choices, vt_text_format("%.*s", (int)length, lines));
         taken++;
     }
@@ -77,7 +84,7 @@ vt_choices *vt_choices_open(const char *machine, const char *path)
     choices->path = path != NULL ? vt_text_copy(path) : NULL;
     FILE *file = path != NULL ? fopen(path, "r") : NULL;
     if (file == NULL) return choices;
-    char line[2048];
+    char line[LONGEST_LINE];
     while (fgets(line, sizeof line, file) != NULL) take_lines(choices, line);
     fclose(file);
     return choices;
@@ -99,13 +106,17 @@ bool vt_choices_find(const vt_choices *choices, const char *kind, const int64_t 
 {
     vt_text text = {0};
     bool found = false;
+    char *end;
     append_key(&text, kind, key, key_count);
     vt_text_append(&text, "%d ", value_count);
     for (int64_t i = 0; i < choices->lines.count && !found; i++) {
         char *line = choices->lines.names[i];
         found = strncmp(line, text.characters, text.length) == 0;
         if (found) line += text.length;
-        for (int k = 0; k < value_count && found; k++) value[k] = strtoull(line, &line, 16);
+        for (int k = 0; k < value_count && found; k++, line = end) {
+            value[k] = strtoull(line, &end, 16);
+            found = end != line;
+        }
     }
     vt_text_close(&text);
     return found;
@@ -125,10 +136,12 @@ void vt_choices_add(vt_choices *choices, const char *kind, const int64_t *key, i
                     int value_count)
 {
     vt_text line = {0};
+    VT_ASSERT(strchr(kind, ' ') == NULL);
     append_key(&line, kind, key, key_count);
     vt_text_append(&line, "%d", value_count);
     for (int i = 0; i < value_count; i++) vt_text_append(&line, " %" PRIx64, value[i]);
     vt_text_append(&line, " %08x\n", (unsigned)vt_crc32c(line.characters, line.length));
+    VT_ASSERT(line.length < LONGEST_LINE);
     append(choices, &line);
     put(choices, line.characters);
 }

@@ -18,7 +18,8 @@ static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t preparation = PTHREAD_ONCE_INIT;
 static atomic_int waiting;                  /* threads that wait for it */
 static H5E_auto2_t failures_told;           /* see vt_hdf5_tell_failures */
-static char reason[512], refused_file[256]; /* guarded by `library` */
+static char reason[512], refused_file[256]; /* guarded by `library`, as the next */
+static bool was_refused;
 
 /* Called before the library starts, which is when older versions read the variable; a value that the user has set is
  * kept. The library's cleanup at exit is left out because it crashes if a file couldn't be written completely. */
@@ -79,17 +80,25 @@ static void shorten_reason(void)
     if (details == NULL) return;
     int error = number != NULL ? atoi(number + strlen("errno = ")) : 0;
     *details = '\0';
-    if (error != 0) snprintf(details, sizeof reason - (size_t)(details - reason), ": %s", strerror(error));
+    was_refused = error != 0;
+    if (was_refused) snprintf(details, sizeof reason - (size_t)(details - reason), ": %s", strerror(error));
 }
 
 const char *vt_hdf5_reason(void)
 {
     int error_number = errno;
     reason[0] = '\0';
+    was_refused = false;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, NULL);
     shorten_reason();
     if (reason[0] == '\0') snprintf(reason, sizeof reason, "%s", strerror(error_number));
     return reason;
+}
+
+bool vt_hdf5_was_refused(void)
+{
+    (void)vt_hdf5_reason();
+    return was_refused;
 }
 
 /* ---- attributes ---- */

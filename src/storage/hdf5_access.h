@@ -24,6 +24,9 @@ void vt_hdf5_let_others(void);
  * take it at once. Without a message, the text of errno. */
 const char *vt_hdf5_reason(void);
 
+/* Does that message tell of a system call that failed? Else the file is at fault. */
+bool vt_hdf5_was_refused(void);
+
 /* Up to `most` numbers of an object's attribute, converted to `type`; 0: there is no such attribute; -1: it is
  * something else, or damaged. *is_float: are they stored as floating-point numbers? */
 int vt_hdf5_numbers(hid_t object, const char *name, hid_t type, int most, void *values, bool *is_float);

@@ -47,6 +47,7 @@ static vt_status open_file(const char *path, vt_hdf5_file *own)
     access = vt_hdf5_file_access();
     H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* it reads 64 KB otherwise, even for a few rows of a field */
     own->file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    VT_CHECK(own->file >= 0 || !vt_hdf5_was_refused(), "can't open %s: %s", path, vt_hdf5_reason());
     VT_CHECK(own->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s%s", path, vt_hdf5_reason(),
              other_kind(store->descriptor));
 done:

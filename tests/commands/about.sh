@@ -180,7 +180,7 @@ with h5py.File(f"{directory}/checkpoint.h5", "r+") as f:
     del f.attrs["about_crc32c"]
     f.attrs.create("channels", np.bytes_("t2m\nz"), dtype="S5")
 os.remove(f"{directory}/about.json")
-sum_up(directory)
+write_checksum(directory)
 PYTHON
     says "doesn't say its units, latitudes, longitudes, calendar, time step, so these are taken to be those of data/valid" -- scores
     make_set west west=-180

@@ -547,7 +547,7 @@ test_a_checkpoint_without_finite_steps() {
     in_python $newest <<'END'
 with h5py.File(sys.argv[1] + "/checkpoint.h5", "r+") as index:
     del index.attrs["shard_crc32c"]
-sum_up(sys.argv[1])
+write_checksum(sys.argv[1])
 END
     cp -r $RUNS/00 damaged
     refuses "step 23: the gradients are not finite" -- train --lr_schedule=none --num_epochs=4 --resume=$newest

@@ -17,7 +17,7 @@ def variable(f, name, values, scales, storage={}, **attributes):
     for dimension, of in enumerate(scales): f[name].dims[dimension].attach_scale(f[of])
 
 
-def sum_up(directory):
+def write_checksum(directory):
     """The checksum of a checkpoint.h5 that was changed."""
     crc = 0xffffffff
     for byte in open(f"{directory}/checkpoint.h5", "rb").read():

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "test.h" /* SCOPED */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A directory for this process, made at the first call and removed at the end. */

@@ -36,7 +36,7 @@ static void put_checksum(char *bytes, size_t place, size_t first, size_t end)
     memcpy(bytes + place, &checksum, sizeof checksum);
 }
 
-/* The file of tokens of a text of four words (the struct `header` of corpus.c), with `data` from the byte on that its
+/* The file of tokens of a text of four words (vt_corpus_header), with `data` from the byte on that its
  * first one says, and right checksums: the text is split again, or the tokens are words. */
 static void try_damaged(const uint8_t *data, size_t size)
 {

@@ -13,7 +13,8 @@
  * on a GPU, are the plain loops. Its memory does not count as host memory: layers must copy. */
 vt_status open_host_cuda(vt_backend **backend);
 bool has_host_cuda(void); /* in this build: a C++ compiler was found */
-/* Its matrix products and convolutions, which wait their turn among the kernels (vt_host_cuda_do). */
+/* Sets the rows of its matrix products and convolutions to the plain loops, which wait their turn among the kernels
+ * (vt_host_cuda_do). */
 vt_status host_cuda_fill_products(vt_backend *backend);
 
 /* The CUDA back end on the GPU, with exact float32 products. */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "settings.h"
+#include "test.h"
 #include "storage/output_file.h"
 #include "storage/safetensors.h"
 

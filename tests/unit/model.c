@@ -257,7 +257,6 @@ static double loss_beside(fixture *f, vt_parameter *parameter, const float *dire
 {
     double loss = 0;
     float *before = vt_test_owned(malloc((size_t)parameter->count * sizeof *before));
-    VT_ASSERT(before != NULL);
     memcpy(before, parameter->value, (size_t)parameter->count * sizeof *before);
     for (int64_t i = 0; i < parameter->count; i++) parameter->value[i] += (float)(distance * (double)direction[i]);
     for (int m = 0; m < MICRO_BATCHES; m++) {

@@ -153,7 +153,7 @@ TEST(vocabulary_in_order_of_code_points)
     EXPECT(vt_vocabulary_find(vocabulary, "abc", 3) == -1 && vt_vocabulary_find(vocabulary, "ab", 1) == 1);
 }
 
-/* More words than 16 bits can number, among them long ones: the table and its blocks grow. */
+/* Many words, among them long ones: the table grows. */
 TEST(vocabulary_of_many_words)
 {
     enum { WORDS = 70000, LONG = 3 << 20 };

@@ -30,6 +30,7 @@
                         operation(update) operation(update_in_codes) operation(factored_squares)                       \
                             operation(adafactor_norm) operation(adafactor_apply)
 
+/* Declared for every operation; those of the lists above exist. */
 #define OPTIONAL_OPERATION(name, work, ...)
 #define OPERATION(name, work, ...)                                                                                     \
     void VT_VECTOR(name)(vt_backend * backend VT_PARAMETERS(__VA_ARGS__));                                             \
