@@ -15,8 +15,8 @@ void vt_profile_stop(void);
 /* Why vt_profile_start would record nothing, and what to do, as the end of a sentence. NULL: a profiler is attached. */
 const char *vt_profile_obstacle(void);
 
-/* Between them, if a profiler is attached; bench/gpu_step, which takes a step apart in other ways, sets it without one.
- * Steps should then not run as CUDA graphs, unless profile_graphs. */
+/* True between the two, if a profiler is attached; bench/gpu_step, which takes a step apart in other ways, sets it
+ * without one. Steps should then not run as CUDA graphs, unless profile_graphs. */
 extern bool vt_profile_records;
 
 #endif

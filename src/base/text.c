@@ -108,7 +108,8 @@ void vt_text_wrap(vt_text *to, const char *text, int columns, int indent)
     size_t length;
     int column = 0, begin = indent + (int)strspn(text, " ");
     for (const char *word = text; *word != '\0'; word += length) { /* with what stands before it */
-        length = 1 + strcspn(word + 1, " \n");
+        length = 1 + (word[1] == '[' ? strspn(word + 1, "[0123456789 ") : 0);
+        length += strcspn(word + length, " \n");
         const int width = vt_text_columns(word, length);
         if (*word == '\n') {
             begin = indent + (int)strspn(word + 1, " ");

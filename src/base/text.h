@@ -31,8 +31,8 @@ void vt_text_on_one_line(char *to, size_t size, const char *from);
  * files can't move the cursor of a terminal or colour it. */
 int vt_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Appends the text, which begins a line, in lines of at most so many columns: longer ones are broken at blanks, and go
- * on `indent` columns further in than they begin. */
+/* Appends the text, which begins a line, in lines of at most so many columns: longer ones are broken at blanks, but not
+ * within "[0 1 2]", and go on `indent` columns further in than they begin. */
 void vt_text_wrap(vt_text *to, const char *text, int columns, int indent);
 
 /* vt_print in lines of at most VT_PRINT_COLUMNS, which go on two columns further in. */

@@ -21,7 +21,7 @@ enum { ROUNDS = 5, LEAST_BATCHES = 8, CACHE_LINE = 64 };
 #define BYTES_OF_A_ROUND 4e9            /* about a second */
 #define STORED_BYTES (INT64_C(1) << 29) /* bytes of gzip data that are kept in memory */
 
-/* What the reader takes from a file at once, and where in the ring a plain read, or inflating, puts it. */
+/* What the reader takes from a file at once, and where in the ring a plain read puts it. */
 typedef struct {
     vt_file_extent extent;
     int64_t place;
@@ -39,7 +39,7 @@ typedef struct {
     char *ring; /* as much memory as the reader fills in turn, and at least as large as any piece */
     int64_t ring_bytes;
 
-    /* Of the same batches. */
+    /* Plain reads of the same batches. */
     vt_read_plan **plans; /* [batches]; they keep the files open */
     piece *pieces;        /* [piece_count] */
     int64_t piece_count, bytes, inflated, largest, next_place;
@@ -82,6 +82,12 @@ done:
     return status;
 }
 
+/* Bytes, rounded up to whole cache lines. */
+static int64_t cache_lines(int64_t bytes)
+{
+    return vt_quotient_up(bytes, CACHE_LINE) * CACHE_LINE;
+}
+
 /* Its place is behind that of the one before, round the ring. */
 static void add_piece(bench *b, vt_file_extent extent)
 {
@@ -91,7 +97,7 @@ static void add_piece(bench *b, vt_file_extent extent)
     if (b->next_place + needed > b->ring_bytes) b->next_place = 0;
     b->pieces = vt_grow(b->pieces, (size_t)b->piece_count, sizeof *b->pieces, "bench io");
     b->pieces[b->piece_count++] = (piece){.extent = extent, .place = b->next_place};
-    b->next_place += vt_quotient_up(needed, CACHE_LINE) * CACHE_LINE;
+    b->next_place += cache_lines(needed);
     if (needed > b->largest) b->largest = needed;
     b->bytes += extent.bytes;
     b->inflated += extent.inflated;
@@ -193,24 +199,35 @@ done:
     return status;
 }
 
-/* to_ring: into the ring, as reading does; otherwise into memory of one chunk, which stays in a cache. */
+/* Each thread inflates into a part of its own of the ring. */
+static int64_t ring_share(const bench *b)
+{
+    return b->ring_bytes / b->threads / CACHE_LINE * CACHE_LINE;
+}
+
+/* to_ring: into the ring, as reading does, if no chunk is larger than a thread's share; otherwise into memory of one
+ * chunk, which stays in a cache. */
 static vt_status inflate_round(const bench *b, bool to_ring, double *seconds)
 {
     static const vt_pipeline gzip = {.count = 1, .filters = {VT_FILTER_DEFLATE}};
     vt_status status = VT_OK;
+    const int64_t share = ring_share(b);
     bool failed = false;
     const double begin = vt_clock_seconds();
 #pragma omp parallel num_threads((int)b->threads) reduction(|| : failed)
     {
         vt_decoder decoder = {0};
+        unsigned char *part = (unsigned char *)b->ring + omp_get_thread_num() * share;
+        int64_t used = 0;
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < b->stored_count; i++) {
-            const piece *from = &b->pieces[i];
-            const size_t inflated = (size_t)from->extent.inflated;
-            unsigned char *to = (unsigned char *)b->ring + from->place;
-            if (!to_ring) failed = vt_decoder_reserve(&decoder.box, inflated, &to) != VT_OK || failed;
-            failed = failed ||
-                     vt_decode(&decoder, &gzip, 0, from->stored, (size_t)from->extent.bytes, inflated, to) != VT_OK;
+            const vt_file_extent *from = &b->pieces[i].extent;
+            if (used + from->inflated > share) used = 0;
+            unsigned char *to = part + used;
+            used += cache_lines(from->inflated);
+            if (!to_ring) failed = vt_decoder_reserve(&decoder.box, (size_t)from->inflated, &to) != VT_OK || failed;
+            failed = failed || vt_decode(&decoder, &gzip, 0, b->pieces[i].stored, (size_t)from->bytes,
+                                         (size_t)from->inflated, to) != VT_OK;
         }
         vt_decoder_close(&decoder);
     }
@@ -259,12 +276,12 @@ static vt_status measure(bench *b)
     const bool compared = b->piece_count > 0 && !b->through_library;
     if (compared) VT_TRY(plain_round(b, &seconds));
     if (compared) VT_TRY(load_stored(b));
-    const bool inflated = b->stored_count > 0;
+    const bool inflated = b->stored_count > 0, placed = inflated && b->largest <= ring_share(b);
     for (int i = 0; i < ROUNDS; i++) {
         VT_TRY(read_round(b, &reader[i]));
         if (compared) VT_TRY(plain_round(b, &preads[i]));
         if (inflated) VT_TRY(inflate_round(b, false, &inflates[i]));
-        if (inflated) VT_TRY(inflate_round(b, true, &places[i]));
+        if (placed) VT_TRY(inflate_round(b, true, &places[i]));
     }
     const double middle = vt_median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
     if (speaks) print_reader(b, middle);
@@ -284,7 +301,7 @@ static vt_status measure(bench *b)
     vt_print("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
              plain_middle / middle, (double)b->bytes / delivered);
     if (inflated) print_inflating(b, inflates, samples, middle, "");
-    if (inflated) print_inflating(b, places, samples, middle, " into as much memory as the reader fills");
+    if (placed) print_inflating(b, places, samples, middle, " into as much memory as the reader fills");
 done:
     free(chunks);
     return status;

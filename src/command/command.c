@@ -219,13 +219,16 @@ static void print_help(void)
 static vt_status unknown_command(const char *name)
 {
     vt_status status = VT_OK;
-    const char *names[COMMAND_COUNT];
-    for (size_t i = 0; i < COMMAND_COUNT; i++) names[i] = vt_subcommands[i].name;
-    const char *nearest = vt_text_nearest(name, names, COMMAND_COUNT);
+    vt_names names = {0}; /* the first words: run_named has the others */
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        vt_names_take(&names,
+                      vt_text_format("%.*s", (int)strcspn(vt_subcommands[i].name, " "), vt_subcommands[i].name));
+    const char *nearest = vt_text_nearest(name, (const char *const *)names.names, COMMAND_COUNT);
     VT_CHECK(nearest == NULL, "'%s' is not a subcommand; did you mean '%s'? (vitrain --help lists them)", name,
              nearest);
     VT_FAIL("'%s' is not a subcommand (vitrain --help lists them; flags are written --name=value)", name);
 done:
+    vt_names_close(&names);
     return status;
 }
 

@@ -54,7 +54,7 @@ extern const int vt_subcommand_count;
  * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
 
-/* How many of these words are the first ones of its name; *rest: what of the name they leave. */
+/* How many words of its name these begin with (of "bench io" 0 to 2); *rest: its name behind them. */
 int vt_subcommand_words(const vt_subcommand *command, int count, char *const *words, const char **rest);
 
 /* What its --help prints. */

@@ -45,7 +45,7 @@ static void offer_values(FILE *file, const vt_row *row, const char *typed, const
     }
 }
 
-/* Those of a table of the subcommand, which are its own or those of a configuration. */
+/* Flags of the subcommand: its own, or the options of a configuration, by their table. */
 static void offer_flags(FILE *file, const char *typed, const vt_row *rows, const vt_subcommand *command)
 {
     const char *but = command->options == VT_CHECKPOINT_OPTIONS ? "config|yaml_config" : "";

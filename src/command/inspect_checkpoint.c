@@ -172,14 +172,17 @@ static vt_status print_tensors(inspection *i)
     int64_t tensors = 0, elements = 0, kept = 0, more = 0, steps = 0;
     double decay = 0;
     char number[VT_NUMBER_SIZE], group[64];
+    vt_names groups = {0}, states = {0};
     vt_config *config = NULL;
     VT_TRY(look_at_group(i, "parameters", &tensors, &elements));
     if (!i->brief) vt_print("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
     VT_TRY(vt_checkpoint_configuration(i->index, i->directory, &config));
     VT_TRY(vt_tensor_file_get_integer(i->index, "optimizer_steps", &steps));
-    const vt_optimizer_kind *kind = vt_optimizer_kinds[config->optimizer];
-    for (int k = 0; k < VT_OPTIMIZER_STATES && kind->states[k].name != NULL; k++) {
-        snprintf(group, sizeof group, "optimizer/%s", kind->states[k].name);
+    VT_TRY(vt_tensor_file_list(i->index, "/", &groups)); /* without momentum SGD keeps nothing */
+    for (int64_t k = 0; k < groups.count; k++)
+        if (strcmp(groups.names[k], "optimizer") == 0) VT_TRY(vt_tensor_file_list(i->index, "optimizer", &states));
+    for (int64_t k = 0; k < states.count; k++) {
+        snprintf(group, sizeof group, "optimizer/%s", states.names[k]);
         VT_TRY(look_at_group(i, group, &tensors, &more));
         kept += more;
     }
@@ -192,8 +195,11 @@ static vt_status print_tensors(inspection *i)
                      (long long)elements, vt_text_double(decay, number));
     }
     if (!i->brief)
-        vt_print("  optimizer: %s after %lld steps, %lld moments\n", kind->name, (long long)steps, (long long)kept);
+        vt_print("  optimizer: %s after %lld steps, %lld moments\n", vt_optimizer_kinds[config->optimizer]->name,
+                 (long long)steps, (long long)kept);
 done:
+    vt_names_close(&groups);
+    vt_names_close(&states);
     vt_config_close(&config);
     return status;
 }

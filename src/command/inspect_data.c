@@ -149,6 +149,16 @@ static void print_warning(const char *sentence)
     if (sentence != NULL) vt_print("    WARNING: %s\n", sentence);
 }
 
+/* Lines, of which "!" begins a warning. */
+static void print_remarks(const char *text)
+{
+    for (int length; text != NULL && text[0] != '\0'; text += length + (text[length] == '\n')) {
+        const bool warns = text[0] == '!';
+        length = (int)strcspn(text, "\n");
+        vt_print("    %s%.*s\n", warns ? "WARNING: " : "", length - warns, text + warns);
+    }
+}
+
 /* What the files hold together, to be closed; NULL: nothing that can be read.
  * "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
 static vt_fields_about *print_files(const char *directory, const char *label, const vt_fields_form *form, bool verify,
@@ -188,7 +198,7 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
         print_storage(first);
         print_ranges(first, &set, verify);
     }
-    print_warning(set.remarks.characters);
+    print_remarks(set.remarks.characters);
     print_warning(set.doubt);
     if (list.misnamed != NULL) vt_inspect_fault(faults, "%s", list.misnamed);
     for (int64_t i = 0; i < noted.count; i++) vt_inspect_fault(faults, "%s", noted.names[i]);
@@ -226,7 +236,7 @@ static vt_status compare_sets(vt_fields_about *const *abouts, const char *accept
                      words[i], words[j], vt_date_format(shared.first, dates[0]), vt_date_format(shared.last, dates[1]));
         }
 done:
-    print_warning(remarks.characters);
+    print_remarks(remarks.characters);
     vt_text_close(&remarks);
     return status;
 }

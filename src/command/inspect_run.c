@@ -22,8 +22,12 @@ static bool is_shown(const char *key)
     return vt_text_choice(key, keys) >= 0;
 }
 
-static void print_configuration(const vt_run_files *run)
+static void print_configuration(const vt_run_files *run, int *faults)
 {
+    if (run->keys.count == 0) {
+        vt_inspect_fault(faults, "%s/config.yaml is missing, or holds no configuration", run->directory);
+        return;
+    }
     vt_print("  configuration %s:", run->configuration);
     for (int64_t i = 0; i < run->keys.count; i++) {
         const char *key = run->keys.names[i], *value = run->values.names[i];
@@ -36,10 +40,14 @@ static void print_configuration(const vt_run_files *run)
 static void print_figures(const vt_run_files *run, int *faults)
 {
     vt_run_figure figures[VT_RUN_FIGURES];
+    if (run->steps.rows == 0) {
+        vt_print("  steps: none yet\n");
+        return;
+    }
     vt_run_figures_of(run, figures);
     for (const vt_run_figure *figure = figures; figure < figures + VT_RUN_FIGURES; figure++)
         if (figure->value[0] != '\0') vt_print("  %s: %s, %s\n", figure->name, figure->value, figure->detail);
-    if (run->steps.rows > 0 && !isfinite(vt_table_value(&run->steps, -1, "loss")))
+    if (!isfinite(vt_table_value(&run->steps, -1, "loss")))
         vt_inspect_fault(faults, "the last step's loss is not a number");
 }
 
@@ -95,10 +103,9 @@ void vt_inspect_run(const char *directory, bool verify, int *faults)
     vt_run_files run;
     vt_print("%s: a run\n", directory);
     fflush(stdout);
-    if (vt_inspect_check(faults, vt_run_files_open(directory, &run))) {
-        print_configuration(&run);
-        print_figures(&run, faults);
-    }
+    const vt_status opened = vt_run_files_open(directory, &run);
+    print_configuration(&run, faults);
+    if (vt_inspect_check(faults, opened)) print_figures(&run, faults);
     vt_run_files_close(&run);
     print_end(directory);
     print_checkpoints(directory, verify, faults);

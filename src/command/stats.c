@@ -37,11 +37,10 @@ static vt_status check_overwriting(const char *directory, bool *keeps)
     vt_status status = VT_OK;
     *keeps = true;
     for (int i = 0; i < NAMES; i++) *keeps = *keeps && vt_output_holds(directory, names[i]) == (i < OLD);
-    for (int i = 0; i < NAMES && status == VT_OK && !*keeps; i++) {
-        char *path = vt_text_format("%s/%s", directory, names[i]);
-        status = vt_output_check_absent(path, false);
-        free(path);
-    }
+    for (int i = 0; i < NAMES && !*keeps; i++)
+        VT_CHECK(!vt_output_holds(directory, names[i]),
+                 "%s/%s exists already; give --force to replace it, or another --output", directory, names[i]);
+done:
     return status;
 }
 

@@ -36,8 +36,8 @@ const vt_yaml_node *vt_keys_find(vt_keys *keys, const char *path)
         if (strncmp(key->path, path, length) != 0) continue;
         if (path[length] == '.' && key->node->kind != VT_YAML_MAPPING && !is_null)
             vt_keys_refuse(keys, key->path, key->node, "an object with its settings");
+        key->known = key->known || path[length] == '\0' || (path[length] == '.' && is_null);
         if (path[length] != '\0') continue;
-        key->known = true;
         return is_null ? NULL : key->node;
     }
     return NULL;

@@ -25,8 +25,9 @@ typedef struct {
     const vt_forecaster *forecaster; /* whose forecasts these are */
     const vt_fields_about *about;    /* of the data at the initial times */
     int64_t steps;
-    bool archive;              /* also where it has one initial time */
-    bool has_stds, stds_alone; /* VT_FORECAST_STD; and no forecasts */
+    bool archive;    /* in the form for many initial times, also where there is one */
+    bool has_stds;   /* an ensemble's spread is written, too (VT_FORECAST_STD) */
+    bool stds_alone; /* it alone */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;

@@ -41,11 +41,11 @@ typedef struct {
     float *forcings;  /* of a batch, or NULL */
     float **weights;  /* [checkpoints]: the parameters of each one, on the host; NULL if there is only one */
     int64_t chosen;   /* whose parameters the trainer has */
-    /* the states; of initial times: */
+    /* the states: */
     int64_t number;          /* of members */
-    int64_t batch;           /* initial times that are forecast at once, at most */
+    int64_t batch;           /* the most initial times that are forecast at once */
     int64_t together;        /* initial times that all models forecast now */
-    int64_t count, lead;     /* those of this model, and the steps that its states are behind them */
+    int64_t count, lead;     /* those of this model; the steps from them to its states */
     float *input, *forecast; /* of member 0 of all initial times, then of member 1: the states of [number * count] */
     int64_t *samples;        /* the initial time of each of these */
     uint32_t *noise_keys;    /* [number * count, 2]: what the model's noise in each of them depends on */
@@ -91,7 +91,7 @@ vt_date vt_forecast_date(const vt_dataset *dataset, int64_t sample, int64_t lead
 
 /* ---- rollouts (rollout.c) ---- */
 
-/* Takes the memory of the states, as vt_forecaster_open does, and releases it. */
+/* Called by vt_forecaster_open and _close: take and release the memory of the states. */
 vt_status vt_states_open(vt_forecaster *forecaster, const char *directory);
 void vt_states_close(vt_forecaster *forecaster);
 

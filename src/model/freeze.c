@@ -41,7 +41,7 @@ bool vt_parameters_freezes(const char *patterns, const char *name)
     return freezes;
 }
 
-static vt_status check(vt_parameters *parameters, const char *patterns)
+static vt_status check_patterns(vt_parameters *parameters, const char *patterns)
 {
     vt_status status = VT_OK;
     const int64_t count = parameters->count;
@@ -77,7 +77,7 @@ vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns)
                  pattern, parameters->list[0]->name, parameters->list[count / 2]->name,
                  parameters->list[count - 1]->name);
     }
-    VT_TRY(check(parameters, patterns));
+    VT_TRY(check_patterns(parameters, patterns));
 done:
     return status;
 }

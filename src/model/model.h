@@ -59,8 +59,8 @@ static inline int64_t vt_model_tensor_stride(const vt_model_tensor *tensor)
 struct vt_model_kind {
     const char *name;
     unsigned axes; /* along which a sample or the model can be split (VT_AXES) */
-    const char *const
-        *identity;       /* options that parameters are made for, although no shape shows them; ends with NULL */
+    /* Options that parameters are made for, although no shape shows them; ends with NULL. */
+    const char *const *identity;
     bool takes_forcings; /* forward reads a tensor of forcings (data/batch.h), where there is one */
     /* A prediction can be the next step's input: forward takes an input in pieces, and backward adds to their
      * gradients. */

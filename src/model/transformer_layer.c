@@ -7,7 +7,7 @@ double vt_xavier_bound(int64_t rows, int64_t columns)
     return sqrt(6.0 / (double)(rows + columns));
 }
 
-/* number: its dropout's. */
+/* number: tells its dropout from that of other layers. */
 static void build_attention(vt_attention *attention, vt_parameters *parameters, const char *prefix, const char *name,
                             const vt_config *config, int64_t number, bool crosses)
 {
@@ -53,9 +53,9 @@ void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *para
                                    .names = {"linear1", "linear2"}});
     vt_linear_start(&layer->mlp.fc1, vt_xavier_bound(hidden, dim), 1 / sqrt((double)dim));
     vt_linear_start(&layer->mlp.fc2, vt_xavier_bound(dim, hidden), 1 / sqrt((double)hidden));
-    for (int i = 0, of_layer = 1; i < 3; i++) {
+    for (int i = 0, number_of_norm = 1; i < 3; i++) {
         if (i == 1 && !layer->is_decoder) continue;
-        snprintf(name, sizeof name, "%s.norm%d", prefix, of_layer++);
+        snprintf(name, sizeof name, "%s.norm%d", prefix, number_of_norm++);
         vt_layer_norm_build(&layer->norms[i], parameters, name, dim, 1e-5f);
     }
 }

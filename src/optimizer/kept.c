@@ -189,8 +189,8 @@ void vt_kept_put(const vt_kept *kept, const vt_kept_part *part, const float *hos
     free(scales);
 }
 
-/* Where `numbers` of a place lie: of its parts, or with `scales` of the scales of codes, a block of which is finite if
- * its scale is. place NULL: where the values lie. */
+/* ranges [parameter, 2]: offset and length of what each parameter has among a place's numbers, or with `scales` among
+ * the scales of its codes, a block of which is finite if its scale is. place NULL: among the values. */
 static void find_ranges(const vt_kept *kept, const vt_kept_place *place, bool scales, int64_t *ranges)
 {
     for (int64_t i = 0; i < kept->parameters->count; i++) {

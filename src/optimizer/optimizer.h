@@ -30,7 +30,8 @@ typedef struct {
     const vt_parameters *parameters;
     int64_t code_block;
     vt_kept_place places[VT_KEPT_PLACES];
-    int64_t *ranges; /* [parameter, 2] in the back end's memory, for vt_kept_first_nonfinite, as */
+    /* In the back end's memory, for vt_kept_first_nonfinite: */
+    int64_t *ranges; /* [parameter, 2] */
     int32_t *found;
 } vt_kept;
 
@@ -69,7 +70,7 @@ typedef struct {
     vt_kept_memory states[VT_OPTIMIZER_STATES];
 } vt_optimizer_span;
 
-/* Only optimizer.c changes it. */
+/* Only optimizer.c changes it, and kinds their whole.memory. */
 struct vt_optimizer {
     const vt_config *config;
     const vt_optimizer_kind *kind;
@@ -84,7 +85,7 @@ struct vt_optimizer {
     /* What a step changes, in the back end's memory, as the rest is: the loss is added to its `losses`, dropout reads
      * its `step`. */
     vt_step_state *state;
-    vt_step_state *begun; /* what begins a step, of some; host memory that the device reaches by itself */
+    vt_step_state *begun; /* [BEGUN], for steps in turn: what a step begins with, on the host */
     int64_t *ranges;      /* offset and length of each parameter among the gradients */
 };
 

@@ -37,7 +37,7 @@ typedef struct {
     int count, over; /* requests; the first `over` have finished */
     MPI_Request *requests;
     int *counts; /* of the ranks; and behind them, where they differ, their offsets */
-    void *to;    /* where the result belongs that MPI has put at `from`; NULL: it is there */
+    void *to;    /* where the result is copied to from `from`; NULL: MPI puts it where it belongs */
     const void *from;
     size_t bytes;
 } vt_mpi_operation;

@@ -58,7 +58,7 @@ static double backward_of(const vt_config *config)
     return config->recompute != VT_RECOMPUTE_NONE ? 3 : 2;
 }
 
-/* The part of a step's computing that all of its backwards are, or the last one alone. */
+/* The share of a step's computing that is in its backwards: in all of them, or in the last one alone. */
 static double backwards_part(const vt_config *config, bool all)
 {
     const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));

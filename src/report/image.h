@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
     const char *title; /* above all; ASCII */
-    vt_map before;     /* drawn first, at the left; of NULL: not drawn */
+    vt_map before;     /* drawn first, at the left; its field NULL: not drawn */
     vt_map left, right;
     int64_t height, width;
     const char *difference_title; /* of another map, right - left, with a colour bar of its own; NULL: none */

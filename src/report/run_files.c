@@ -80,7 +80,7 @@ static void find_baseline(vt_run_files *files)
     files->baseline =
         is_loss ? vt_text_format("%.*s", (int)(strlen(found) - strlen("_loss")), found) : vt_text_copy("persistence");
     for (int64_t row = 1; row < epochs->rows && is_loss; row++)
-        if (isfinite(vt_table_value(epochs, row, found))) files->alike = row;
+        if (isfinite(vt_table_value(epochs, row, found))) files->baseline_row = row;
 }
 
 vt_status vt_run_files_open(const char *directory, vt_run_files *files)
@@ -91,6 +91,7 @@ vt_status vt_run_files_open(const char *directory, vt_run_files *files)
     static const char *const names[4] = {"metrics.csv", "epochs.csv", "plan.csv", "config.yaml"};
     *files = (vt_run_files){.directory = vt_text_copy(directory)};
     for (int i = 0; i < 4; i++) paths[i] = vt_text_format("%s/%s", directory, names[i]);
+    read_keys(paths[3], files);
     VT_TRY(check_directory(directory, paths[0]));
     VT_TRY(open_table(paths[0], (const char *const[]){"step", "epoch", "loss", NULL}, &files->steps));
     if (stat(paths[1], &info) == 0 && info.st_size > 0)
@@ -98,10 +99,8 @@ vt_status vt_run_files_open(const char *directory, vt_run_files *files)
                           &files->epochs));
     find_baseline(files);
     if (vt_table_open(paths[2], false, &files->plan) != VT_OK) vt_error_clear();
-    read_keys(paths[3], files);
 done:
     for (int i = 0; i < 4; i++) free(paths[i]);
-    if (status != VT_OK) vt_run_files_close(files);
     return status;
 }
 
@@ -128,7 +127,7 @@ const char *vt_run_files_key(const vt_run_files *files, const char *name)
 double vt_run_baseline(const vt_run_files *files, const char *column)
 {
     char *name = vt_text_format("%s_%s", files->baseline, column);
-    const double value = vt_table_value(&files->epochs, files->alike, name);
+    const double value = vt_table_value(&files->epochs, files->baseline_row, name);
     free(name);
     return value;
 }

@@ -7,17 +7,17 @@
 
 typedef struct {
     char *directory;
-    vt_table steps;        /* metrics.csv */
-    vt_table epochs;       /* epochs.csv; no rows when there is none yet */
-    vt_table plan;         /* plan.csv; the same */
-    char *baseline;        /* its name there: its loss, "persistence_loss", follows the validation's */
-    int64_t alike;         /* the epoch, from 0 on, since which the validation's loss has measured the same */
+    vt_table steps;       /* metrics.csv */
+    vt_table epochs;      /* epochs.csv; no rows when there is none yet */
+    vt_table plan;        /* plan.csv; the same */
+    char *baseline;       /* its name there: its loss, "persistence_loss", follows the validation's */
+    int64_t baseline_row; /* of epochs: the first, from 0 on, since which the validation's loss has measured the same */
     vt_names keys, values; /* of config.yaml */
     char *configuration;   /* its name */
 } vt_run_files;
 
 /* Errors: no metrics.csv, so the directory is not a run's; in metrics.csv or epochs.csv a column is missing that every
- * run writes, or a step or an epoch is no number. */
+ * run writes, or a step or an epoch is no number. Also then *files holds what could be read, and is to be closed. */
 vt_status vt_run_files_open(const char *directory, vt_run_files *files);
 void vt_run_files_close(vt_run_files *files);
 

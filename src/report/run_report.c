@@ -48,7 +48,7 @@ void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIG
     const double samples = vt_table_sum(&run->epochs, "samples"), waited = vt_table_sum(&run->epochs, "data_seconds");
     const double flops = vt_table_value(&run->plan, 0, "step_flops") * ranks * (double)run->steps.rows;
     double memory = 0, best = NAN; /* best: of the losses that have measured the same */
-    for (int64_t row = run->alike; row < run->epochs.rows; row++)
+    for (int64_t row = run->baseline_row; row < run->epochs.rows; row++)
         best = fmin(best, vt_table_value(&run->epochs, row, "valid_loss"));
     for (int i = 0; i < MEMORIES; i++) memory += vt_table_value(&run->plan, 0, memories[i]);
     set(&figures[0], "validation loss", valid, vt_number_short, "best %s", vt_number_short(best, number));
@@ -135,7 +135,7 @@ typedef struct {
 
 enum { OF_LOSSES = VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC, LOSSES = 2 };
 
-/* The losses of several runs, and what is drawn beside the losses of one, too. */
+/* Of several runs all are drawn; of one run the losses, which come first, have a chart of their own. */
 static const run_curve curves[] = {
     {"valid_loss", "Validation loss", OF_LOSSES},
     {"loss", "Training loss, each step", OF_LOSSES},

@@ -16,7 +16,8 @@ typedef struct {
 enum { VT_RUN_FIGURES = 8 };
 void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIGURES]);
 
-/* Of one run, or one page over several: their curves together, what differs in their configurations, and their figures.
+/* Writes the page of one run, or one that compares several: their curves together, what differs in their
+ * configurations, and their figures.
  */
 vt_status vt_run_report_write(const char *const *directories, int count, const char *path);
 

@@ -35,8 +35,8 @@ typedef struct {
 typedef struct {
     vt_layout layout;
     int64_t micro_batches;
-    step_sum *steps; /* [count] */
-    int64_t count;
+    step_sum *steps; /* [count], from step `first` on */
+    int64_t first, count;
 } timeline;
 
 /* ---- the traces ---- */
@@ -74,8 +74,8 @@ static bool add_rank(const vt_run_files *run, int rank, timeline *all)
     trace t = open_trace(run, rank);
     const bool is_there = t.file != NULL;
     while (next_row(&t)) {
-        if (t.step < 0 || t.step >= all->count) continue;
-        step_sum *sum = &all->steps[t.step];
+        if (t.step < all->first || t.step >= all->first + all->count) continue;
+        step_sum *sum = &all->steps[t.step - all->first];
         sum->step = t.step;
         sum->ranks += is(&t, "finished");
         if (!is(&t, "forward") && !is(&t, "backward")) continue;
@@ -201,6 +201,7 @@ void vt_timeline_append(vt_text *html, const vt_run_files *run)
     if (all.layout.size[VT_AXIS_PIPELINE] > 1) {
         int rank = 0;
         all.count = run->steps.rows;
+        all.first = all.count > 0 ? (int64_t)vt_table_value(&run->steps, 0, "step") - 1 : 0; /* traces count from 0 */
         all.steps = vt_allocate((size_t)all.count, sizeof *all.steps, "a report's timeline");
         while (rank < all.layout.ranks && add_rank(run, rank, &all)) rank++;
         keep_whole_steps(&all);

@@ -109,7 +109,8 @@ void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t size, unsi
     } else if (size == 8) {
         unshuffle_8(shuffled, count, elements);
     } else {
-        for (size_t i = 0; i < count * size; i++) elements[i] = shuffled[i % size * count + i / size];
+        for (size_t b = 0; b < size; b++)
+            for (size_t i = 0; i < count; i++) elements[i * size + b] = shuffled[b * count + i];
     }
     memcpy(elements + count * size, shuffled + count * size, bytes - count * size);
 }

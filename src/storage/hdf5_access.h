@@ -14,7 +14,7 @@
 void vt_hdf5_enter(void);
 void vt_hdf5_leave(void);
 
-/* What calls of HDF5 that fail are told to from the next vt_hdf5_enter on; NULL, as it begins: nobody. */
+/* Who is told when a call of HDF5 fails, from the next vt_hdf5_enter on; NULL, as at first: nobody. */
 void vt_hdf5_tell_failures(H5E_auto2_t told);
 
 /* For a thread that has entered once, and will do much: lets those in that wait. */

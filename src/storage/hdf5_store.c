@@ -129,11 +129,14 @@ done:
 }
 
 /* The type that H5Dread returns: this machine's form of the stored type. Invalid if there is none. */
-static hid_t memory_type_of(hid_t stored)
+static hid_t memory_type_of(const vt_array *array)
 {
-    const H5T_class_t class = H5Tget_class(stored);
-    if (class == H5T_FLOAT) return H5Tcopy(H5Tget_size(stored) == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
-    return class == H5T_INTEGER ? H5Tget_native_type(stored, H5T_DIR_ASCEND) : H5I_INVALID_HID;
+    const hid_t natives[] = {H5T_NATIVE_UINT8, H5T_NATIVE_INT8,   H5T_NATIVE_UINT16,
+                             H5T_NATIVE_INT16, H5T_NATIVE_UINT32, H5T_NATIVE_INT32};
+    const size_t size = array->element_size;
+    if (array->numbers == VT_NUMBERS_FLOAT) return H5Tcopy(size == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
+    if (array->numbers != VT_NUMBERS_INTEGER || (size != 1 && size != 2 && size != 4)) return H5I_INVALID_HID;
+    return H5Tcopy(natives[2 * (size / 2) + array->is_signed]); /* size / 2: 0, 1, 2 */
 }
 
 static void take_type(vt_hdf5_array *own)
@@ -146,7 +149,7 @@ static void take_type(vt_hdf5_array *own)
                                             : VT_NUMBERS_NONE;
     array->element_size = H5Tget_size(type);
     array->is_signed = class == H5T_FLOAT || (class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2);
-    own->memory_type = memory_type_of(type);
+    own->memory_type = memory_type_of(array);
     if (own->memory_type >= 0) {
         hid_t turned = H5Tcopy(own->memory_type);
         H5Tset_order(turned, H5Tget_order(own->memory_type) == H5T_ORDER_LE ? H5T_ORDER_BE : H5T_ORDER_LE);

@@ -24,27 +24,32 @@ static herr_t visit_attribute(hid_t root, const char *name, const H5A_info_t *in
     return 0;
 }
 
-static herr_t take_path(hid_t root, const char *name, const H5L_info_t *info, void *paths)
+/* What is in the group, and in the groups of it as deep as tensors lie; "" is the root. Of a damaged file a group may
+ * not open, while those beside it do. */
+static void visit_group(vt_tensor_file *file, const char *group, int depth)
 {
-    (void)root, (void)info;
-    vt_names_add(paths, name);
-    return 0;
+    vt_names names = {0};
+    if (vt_tensor_file_list(file, depth == 0 ? "/" : group, &names) != VT_OK) vt_error_clear();
+    for (int64_t i = 0; i < names.count; i++) {
+        char *name = vt_text_format("%s%s%s", group, depth == 0 ? "" : "/", names.names[i]);
+        vt_tensor_visit(file, name);
+        if (depth + 1 < VT_TENSOR_DEPTH) visit_group(file, name, depth + 1);
+        free(name);
+    }
+    vt_names_close(&names);
 }
 
 static void visit_file(const char *path)
 {
     vt_tensor_file *file = NULL;
-    vt_names paths = {0};
     if (vt_tensor_file_open(path, &file) != VT_OK) {
         vt_error_clear();
         return;
     }
     vt_hdf5_enter();
     H5Aiterate2(file->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, visit_attribute, file);
-    H5Lvisit_by_name(file->file, "/", H5_INDEX_NAME, H5_ITER_NATIVE, take_path, &paths, H5P_DEFAULT);
     vt_hdf5_leave();
-    for (int64_t i = 0; i < paths.count; i++) vt_tensor_visit(file, paths.names[i]);
-    vt_names_close(&paths);
+    visit_group(file, "", 0);
     vt_tensor_file_close(&file);
 }
 

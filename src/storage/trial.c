@@ -88,7 +88,8 @@ static herr_t end_without_memory(unsigned depth, const H5E_error2_t *error, void
     return 0;
 }
 
-/* Without the limit of memory here, HDF5 would go on where it now fails: it may then copy more bytes than there are. */
+/* Memory is limited in the trial alone: where HDF5 fails for lack of it here, it would go on elsewhere. So that says
+ * nothing about the file. */
 static herr_t look_at_failure(hid_t errors, void *context)
 {
     (void)context;

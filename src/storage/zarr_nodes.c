@@ -133,13 +133,13 @@ static vt_status look_into(vt_zarr_store *store, const char *name, int depth, js
 {
     vt_status status = VT_OK;
     json_t *metadata = NULL, *attributes = NULL, *group = NULL;
-    VT_CHECK(name[0] != '/' && strstr(name, "..") == NULL && strlen(name) < VT_ZARR_KEY / 2,
-             "%s: its metadata name the array '%s', which would lie elsewhere", store->store.path, name);
-    VT_TRY(load_own(store, name, &metadata, &attributes));
+    const bool is_inside = name[0] != '/' && strstr(name, "..") == NULL && strlen(name) < VT_ZARR_KEY / 2;
+    if (is_inside || all == NULL) VT_TRY(load_own(store, name, &metadata, &attributes));
     const bool has_own = metadata != NULL && is_array(metadata);
-    if (has_own && all != NULL && (!json_equal(metadata, all) || attributes_differ(attributes, all_attributes)))
-        note_difference(store, name, all, metadata);
     if (has_own || all != NULL) {
+        VT_CHECK(is_inside, "%s: its metadata name the array '%s', which would lie elsewhere", store->store.path, name);
+        if (has_own && all != NULL && (!json_equal(metadata, all) || attributes_differ(attributes, all_attributes)))
+            note_difference(store, name, all, metadata);
         VT_CHECK(store->node_count < MOST_NODES, "%s holds more than %d arrays", store->store.path, MOST_NODES);
         store->nodes =
             vt_grow(store->nodes, (size_t)store->node_count, sizeof *store->nodes, "the arrays of a Zarr store");

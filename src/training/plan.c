@@ -46,27 +46,68 @@ static void note_work(const vt_world *world, const vt_backend *dry, vt_plan *pla
     }
 }
 
-/* Makes a step, and notes its work and what it sends. */
-static vt_status plan_work(vt_trainer *trainer, vt_plan *plan)
+/* plan += times (more - plan - (plan - before)): from `plan` to `more` there was one micro-batch more than from
+ * `before` to `plan`. Sizes and groups are met in the same order. */
+static void add_micro_batches(vt_plan *plan, const vt_plan *before, const vt_plan *more, int64_t times)
+{
+    const vt_dry_count *a = &before->step, *c = &more->step;
+    vt_dry_count *b = &plan->step;
+    double factor = (double)times;
+    for (int i = 0; i < b->product_count; i++)
+        b->products[i].calls += times * (c->products[i].calls - 2 * b->products[i].calls + a->products[i].calls);
+    for (int i = 0; i < VT_WORK_COUNT; i++) b->moved[i] += factor * (c->moved[i] - 2 * b->moved[i] + a->moved[i]);
+    b->flops += factor * (c->flops - 2 * b->flops + a->flops);
+    b->attention_flops += factor * (c->attention_flops - 2 * b->attention_flops + a->attention_flops);
+    b->operations += times * (c->operations - 2 * b->operations + a->operations);
+    for (int i = 0; i < plan->group_count; i++) {
+        const vt_volume *first = &before->groups[i].volume, *last = &more->groups[i].volume;
+        vt_volume *volume = &plan->groups[i].volume;
+        volume->operations += times * (last->operations - 2 * volume->operations + first->operations);
+        volume->bytes += factor * (last->bytes - 2 * volume->bytes + first->bytes);
+        volume->padding += factor * (last->padding - 2 * volume->padding + first->padding);
+    }
+}
+
+static vt_status plan_step(vt_trainer *trainer, vt_config *config, int64_t micro_batches, vt_plan *plan)
 {
     vt_status status = VT_OK;
-    const vt_config *config = trainer->config;
-    const vt_batch batch = {.sample_count = config->global_batch_size / config->data_parallel,
-                            .global_count = config->global_batch_size,
-                            .steps = vt_config_longest_rollout(config)};
     vt_step_figures figures;
-    vt_plan *before = vt_allocate(1, sizeof *before, "the plan of a step");
-    note_work(trainer->world, trainer->backend, before);
+    int64_t samples = micro_batches * vt_trainer_micro_batch(config);
+    vt_batch batch = {.sample_count = samples,
+                      .global_count = samples * config->data_parallel,
+                      .steps = vt_config_longest_rollout(config)};
+    config->grad_accumulation = trainer->shape.micro_batches = micro_batches;
+    config->global_batch_size = batch.global_count;
     VT_TRY(vt_step_train(trainer, &batch, &figures));
     note_work(trainer->world, trainer->backend, plan);
+done:
+    return status;
+}
+
+/* A step of many micro-batches is extrapolated from steps of 2 and 3, to the same figures: of thousands it would take
+ * minutes. `config` is the trainer's own. */
+static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan)
+{
+    enum { FEW = 5 };
+    vt_status status = VT_OK;
+    const int64_t micro_batches = config->grad_accumulation, batch = config->global_batch_size;
+    vt_plan *noted = vt_allocate(2, sizeof *noted, "the plan of a step");
+    note_work(trainer->world, trainer->backend, &noted[0]);
+    VT_TRY(plan_step(trainer, config, micro_batches <= FEW ? micro_batches : 2, plan));
+    if (micro_batches > FEW) {
+        VT_TRY(plan_step(trainer, config, 3, &noted[1]));
+        add_micro_batches(plan, &noted[0], &noted[1], micro_batches - 2);
+    }
+    config->grad_accumulation = trainer->shape.micro_batches = micro_batches;
+    config->global_batch_size = batch;
     for (int i = 0; i < plan->group_count; i++) {
         vt_volume *sum = &plan->communication[vt_traffic_of(plan->groups[i].name)];
         vt_volume own = plan->groups[i].volume;
-        vt_volume_add(&own, &before->groups[i].volume, -1);
+        vt_volume_add(&own, &noted[0].groups[i].volume, -1);
         vt_volume_add(sum, &own, 1);
     }
 done:
-    free(before);
+    free(noted);
     return status;
 }
 
@@ -96,6 +137,7 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     vt_backend *dry = NULL;
     vt_trainer *trainer = NULL;
     vt_evaluation evaluation = {0};
+    vt_config own = *config; /* its strings stay the configuration's */
     const vt_task_kind *kind = vt_task_kind_of(config);
     const vt_picture_part pictured = kind->pictured != NULL ? kind->pictured(config) : (vt_picture_part){0};
     const int64_t plane = pictured.height * pictured.width;
@@ -108,9 +150,9 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     dry->draws_ahead = options->draws_ahead;
     VT_TRY(vt_world_open_dry(config, options->rank, (int)config->ranks, options->node_of, &world));
     const vt_trainer_options built = {.world = world, .steps = 1, .gpipe = options->gpipe};
-    VT_TRY(vt_trainer_build(config, &built, dry, (vt_arena_sizes){SIZE_MAX, SIZE_MAX, {SIZE_MAX, SIZE_MAX, SIZE_MAX}},
+    VT_TRY(vt_trainer_build(&own, &built, dry, (vt_arena_sizes){SIZE_MAX, SIZE_MAX, {SIZE_MAX, SIZE_MAX, SIZE_MAX}},
                             &trainer));
-    VT_TRY(plan_work(trainer, plan));
+    VT_TRY(plan_work(trainer, &own, plan));
     vt_step_evaluation_open(trainer, true, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, &evaluation));
     if (plane > 0) VT_TRY(vt_step_forecast(trainer, &batch, pictured, fields, fields + plane));

@@ -87,7 +87,7 @@ char *vt_reader_chunks(vt_world *world, vt_source *source)
                           counts[0], vt_text_bytes(counts[1], size), counts[2]);
 }
 
-double vt_reader_keep_sets(const vt_config *config, vt_cache place, double free, vt_source *const sets[2], bool kept[2])
+double vt_reader_keep_sets(const vt_config *config, vt_cache place, double room, vt_source *const sets[2], bool kept[2])
 {
     const bool is_device = place == VT_CACHE_DEVICE;
     const char *rank = config->ranks > 1 ? " on each rank" : "";
@@ -97,12 +97,15 @@ double vt_reader_keep_sets(const vt_config *config, vt_cache place, double free,
     if ((int)place != config->cache || sets[0]->frame_count == 0) return 0;
     for (int i = 0; i < 2; i++) {
         const double bytes = vt_source_frame_bytes(sets[i]);
-        kept[i] = taken + bytes <= free && (is_device || sets[i]->kind->keep_frames(sets[i]) == VT_OK);
+        kept[i] = taken + bytes <= room;
+        if (kept[i] && !is_device && sets[i]->kind->keep_frames(sets[i]) != VT_OK) {
+            vt_error_clear(); /* the system refused */
+            kept[i] = false;
+        }
         if (kept[i]) taken += bytes;
         vt_text_bytes(bytes, size[i]);
     }
-    vt_error_clear(); /* the system may refuse */
-    vt_text_bytes(fmax(free, 0), left);
+    vt_text_bytes(fmax(room, 0), left);
     if (!kept[0] || !kept[1])
         vt_log_warning("cache: %s asks for %s for training and %s for validation%s, but %s%s are free beside the run: "
                        "%s is kept there, the rest is read each time",

@@ -34,10 +34,10 @@ typedef struct {
 vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, vt_reader_use use,
                                 vt_source *source, vt_loader **loader);
 
-/* If `cache` names this place: which of the sets, training and validation, are kept there, where this rank has `free`
- * bytes beside the run (INFINITY: nobody knows); the log says why not. In the host's memory they keep from now on what
- * they have read; before anything is read. Returns the bytes of what is kept. */
-double vt_reader_keep_sets(const vt_config *config, vt_cache place, double free, vt_source *const sets[2],
+/* If `cache` names this place: which of the sets, training and validation, are kept there, where this rank has `room`
+ * bytes left beside the run (INFINITY: nobody knows); the log says why not. In the host's memory they keep from now on
+ * what they have read; before anything is read. Returns the bytes of what is kept. */
+double vt_reader_keep_sets(const vt_config *config, vt_cache place, double room, vt_source *const sets[2],
                            bool kept[2]);
 
 /* Collective. How many chunks of the set all ranks have decoded, in words, malloc'd; NULL: none. */

@@ -247,6 +247,15 @@ test_read_while_it_is_written() {
     [ "$(ls -d $RUNS/00/checkpoints/step-* | wc -l)" -le 2 ] # what was held goes at the next save
 }
 
+# Some optimizers keep less than others, or nothing; that is no fault.
+test_inspect_of_each_optimizer() {
+    local last=$RUNS/00/checkpoints/step-00000007
+    train --num_epochs=1 --optimizer=SGD --momentum=0 --lr=0.01 >/dev/null
+    says "SGD after 7 steps, 0 moments" "no faults" -- "$VITRAIN" inspect $last
+    train --num_epochs=1 --optimizer=Adafactor --run_num=factored >/dev/null
+    says "Adafactor after 7 steps, 1536 moments" "no faults" -- "$VITRAIN" inspect ${last/00/factored}
+}
+
 # A copy of a run that followed links has a whole checkpoint as `best`.
 test_best_is_a_copy() {
     train --num_epochs=2 --keep_last=1 >/dev/null

@@ -28,6 +28,7 @@ test_help_and_version() {
     contains "$("$VITRAIN" help version)" "Print the version"
     error "version: unknown argument '2'" -- "$VITRAIN" version 2
     error "'trian' is not a subcommand; did you mean 'train'?" -- "$VITRAIN" trian
+    error "'bnch' is not a subcommand; did you mean 'bench'?" -- "$VITRAIN" bnch
     error "'nothing_like_it' is not a subcommand" -- "$VITRAIN" help nothing_like_it
     error "unknown flag --html" -- "$VITRAIN" options --html
 }

@@ -84,7 +84,7 @@ test_defaults() {
     convert 2>&1 >mine.yaml | grep -q -e '--local_batch_size=8'
     refuted grep -q batch mine.yaml
     "$VITRAIN" layout --yaml_config=mine.yaml --ranks=2 --local_batch_size=8 >layout
-    echo '{"train_batch_size": 8, "gradient_clipping": 0, "optimizer": {"type": "AdamW"}, "bf16": {"enabled": true}}' >ds.json
+    echo '{"train_batch_size": 8, "gradient_clipping": 0, "optimizer": {"type": "AdamW"}, "bf16": {"enabled": true}, "fp16": null}' >ds.json
     says "amp_mode: bf16" "optimizer: AdamW" "betas: [0.9, 0.999]" "eps: 1e-08" "weight_decay: 0" "grad_clip: None" -- convert
     echo '{"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}}}' >ds.json
     says "optimizer: Adam" "weight_decay: 0.1" "amp_mode: none" -- convert

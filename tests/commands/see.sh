@@ -26,6 +26,16 @@ test_inspect() {
     refuses "No such file" -- "$VITRAIN" inspect nowhere
 }
 
+# Of a run whose files are not all there, what is there is shown.
+test_inspect_shows_what_is_left() {
+    mv $run/config.yaml kept
+    sed -i 1q $run/metrics.csv
+    refuses "FAULT: $run/config.yaml is missing" "steps: none yet" "checkpoints: 2: " "1 fault found" -- "$VITRAIN" inspect $run
+    mv kept $run/config.yaml
+    rm $run/metrics.csv
+    refuses "embed_dim 16" "FAULT: $run has no metrics.csv" "checkpoints: 2: " "1 fault found" -- "$VITRAIN" inspect $run
+}
+
 test_inspect_names_what_is_damaged() {
     local step=$run/checkpoints/step-00000014
     mv $step/shard-00000-of-00001.h5 away

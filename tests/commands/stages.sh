@@ -141,6 +141,10 @@ R0 F0 R1 F1 R2 F2 R3 F3 B0 B1 B2 B3 " ]
         done
         [ "$(grep -o '>stage [0-3]</text>' "$(directory_of $name)/report.html" | sort -u | wc -l)" -eq 4 ]
     done
+    # a run that goes on from another one's checkpoint has its own steps alone
+    ranks 4 later "${order[@]}" --num_epochs=2 --resume="$(step_of one_each 7)"
+    "$VITRAIN" report "$(directory_of later)" >/dev/null
+    contains "$(cat "$(directory_of later)/report.html")" "% of the time in the 6 steps of the trace; 42.9 %"
     # a bar for each stage, of its first rank; without stages none, and units keep their rows' name
     ranks 4 wide --tensor_parallel=2 --pipeline_parallel=2 --parallel_order=pp-tp --comm_trace --num_epochs=1
     "$VITRAIN" report "$(directory_of wide)" >/dev/null

@@ -221,6 +221,18 @@ TEST(numbers_in_other_files_are_not_read)
     EXPECT_OK(open_one(test_path("secret.h5")));
 }
 
+TEST(times_in_other_files_are_not_read)
+{
+    const hsize_t times = 3;
+    const char *path = test_path("times/2001.h5");
+    test_fields_write(path, &small);
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), properties = H5Pcreate(H5P_DATASET_CREATE);
+    VT_ASSERT(H5Pset_external(properties, test_path("secret"), 0, 3 * sizeof(float)) >= 0);
+    H5Dclose(test_dataset_with(properties, file, "time", H5T_IEEE_F32LE, 1, &times, 0, NULL));
+    H5Fclose(file);
+    EXPECT_ERROR(open_one(path), "the numbers of 'time' lie in other files");
+}
+
 /* A virtual dataset of two years that lie in files of their own; `series`: of as many as there are, yearN.h5. */
 static const char *write_years(const char *name, bool series)
 {

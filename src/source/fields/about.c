@@ -93,9 +93,12 @@ void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date las
 
 const char *vt_fields_about_now(char text[VT_NOW_SIZE])
 {
+    static const int64_t end = INT64_C(253402300800); /* the year 10000 */
     const char *given = getenv("SOURCE_DATE_EPOCH");
-    const time_t now = given != NULL ? (time_t)atoll(given) : time(NULL);
+    int64_t seconds;
     struct tm parts;
+    if (given == NULL || !vt_text_to_integer(given, &seconds) || seconds < 0 || seconds >= end) seconds = time(NULL);
+    const time_t now = (time_t)seconds;
     strftime(text, VT_NOW_SIZE, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
     return text;
 }

@@ -85,7 +85,8 @@ const char *vt_fields_about_now(char text[VT_NOW_SIZE]);
 /* The channels first, first + 1, … first + count - 1 alone. */
 void vt_fields_about_limit(vt_fields_about *about, int64_t first, int64_t count);
 
-/* Takes coordinates that `about` doesn't know from `other`, and what holds of the grid of some of its files. */
+/* For another file of the same data: takes the coordinates that `about` lacks from `other`, and its remarks on the
+ * grid (rotated, no_latitudes, …). */
 void vt_fields_about_add_grid(vt_fields_about *about, vt_fields_about *other);
 
 /* Adds a span; one that follows the last one within its step makes that longer. */
@@ -160,7 +161,7 @@ vt_status vt_fields_agree(const vt_fields_rules *rules, const vt_fields_side *da
 /* All differences, one a line. */
 char *vt_fields_differences(const vt_fields_side *one, const vt_fields_side *other);
 
-/* Do they have times in common, as far as both are known? *shared: the first of these that follow one another. */
+/* Do they have times in common, as far as both are known? *shared: the first span of them. */
 bool vt_fields_share_times(const vt_fields_about *one, const vt_fields_about *other, vt_time_span *shared);
 
 /* Do names and units of channels agree, as far as both know them? */

@@ -91,12 +91,13 @@ static bool describe(vt_coordinates *c, const vt_array *array, vt_candidate *fou
 
 static void add_candidate(vt_coordinates *c, const char *prefix, const char *name, bool is_near)
 {
+    if (c->count == MOST_CANDIDATES) return;
     vt_array *array = NULL;
     vt_candidate found = {.path = vt_text_format("%s%s", prefix, name), .is_near = is_near};
     found.name = found.path + strlen(prefix);
     const bool is_other = strcmp(found.path, c->source->name) != 0;
     if (is_other && vt_array_find(c->source->store, found.path, &array) != VT_OK) vt_error_clear();
-    if (array != NULL && c->count < MOST_CANDIDATES && describe(c, array, &found)) {
+    if (array != NULL && describe(c, array, &found)) {
         c->candidates =
             vt_reallocate(c->candidates, (size_t)c->count + 1, sizeof *c->candidates, "the coordinates of a file");
         c->candidates[c->count++] = found;
@@ -287,13 +288,28 @@ done:
     return status;
 }
 
+/* Fails if the coordinate lies in another file, instead of ignoring it. */
+static vt_status refuse_elsewhere(const vt_coordinates *c, vt_coordinate_kind kind)
+{
+    vt_status status = VT_OK;
+    const vt_store *store = c->source->store;
+    vt_array *array = NULL;
+    for (const char *const *name = known[kind].certain; *name != NULL && status == VT_OK; name++) {
+        if (store->kind->has_array(store, *name)) status = vt_array_find(store, *name, &array);
+        vt_array_close(&array);
+    }
+    return status;
+}
+
 vt_status vt_coordinates_choose(const vt_coordinates *c, vt_coordinate_kind kind, const vt_candidate **result,
                                 char **doubt)
 {
+    vt_status status = VT_OK;
     const vt_candidate *best = NULL, *other = NULL;
     int most = VT_IDENTITY_NONE;
     *result = NULL;
     if (c->given[kind] != NULL) return strcmp(c->given[kind], "none") == 0 ? VT_OK : find_given(c, kind, result);
+    if (kind != VT_COORDINATE_LEVEL || c->source->extent[1] > 1) VT_TRY(refuse_elsewhere(c, kind));
     for (int64_t i = 0; i < c->count; i++) {
         const vt_candidate *one = &c->candidates[i];
         const int rating = rate(c, one, kind);
@@ -311,7 +327,8 @@ vt_status vt_coordinates_choose(const vt_coordinates *c, vt_coordinate_kind kind
         *doubt = vt_text_format("%s: '%s' and '%s' could both be the coordinate of '%s'", c->source->store->path,
                                 other->path, best->path, c->source->name);
     if (other == NULL) *result = best;
-    return VT_OK;
+done:
+    return status;
 }
 
 vt_status vt_coordinates_find(const vt_coordinates *c, vt_coordinate_kind kind, vt_array **array, char **doubt)

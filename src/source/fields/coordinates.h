@@ -24,9 +24,9 @@ void vt_coordinates_close(vt_coordinates **coordinates);
 vt_status vt_coordinates_find(const vt_coordinates *coordinates, vt_coordinate_kind kind, vt_array **array,
                               char **doubt);
 
-/* The grid of a variable: latitudes and longitudes as the file's rows and columns run, rotated and no_latitudes of an
- * `about` that is new. doubts (NULL before, malloc'd): why latitudes or longitudes are unknown although there is
- * something. Fails where a coordinate doesn't fit the variable or holds no degrees. */
+/* The grid of a variable, into an `about` that is new: latitudes and longitudes in the order of the file's rows and
+ * columns, `rotated` and `no_latitudes`. doubts (NULL before, malloc'd): why latitudes or longitudes are unknown
+ * although there is something. Fails where a coordinate doesn't fit the variable or holds no degrees. */
 vt_status vt_coordinates_grid(const vt_coordinates *coordinates, vt_fields_about *about, char *doubts[2]);
 
 /* The levels of a coordinate, [count], malloc'd, and their units; pressures in Pa become hPa. */

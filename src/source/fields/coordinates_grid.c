@@ -195,29 +195,12 @@ done:
     return status;
 }
 
-/* Fails if the coordinate is a link into another file, instead of ignoring it. */
-static vt_status refuse_link(const vt_coordinates *c, vt_coordinate_kind kind)
-{
-    static const char *const names[2][2] = {{"lat", "latitude"}, {"lon", "longitude"}};
-    vt_status status = VT_OK;
-    for (int i = 0; i < 2; i++) {
-        vt_array *array = NULL;
-        const vt_store *store = c->source->store;
-        const char *name = names[kind - VT_COORDINATE_LATITUDE][i];
-        if (store->kind->has_array(store, name)) status = vt_array_find(store, name, &array);
-        vt_array_close(&array);
-        if (status != VT_OK) break;
-    }
-    return status;
-}
-
 vt_status vt_coordinates_grid(const vt_coordinates *c, vt_fields_about *grid, char *doubts[2])
 {
     vt_status status = VT_OK;
     for (int k = 0; k < 2; k++) {
         const vt_coordinate_kind kind = k == 0 ? VT_COORDINATE_LATITUDE : VT_COORDINATE_LONGITUDE;
         const vt_candidate *found = NULL;
-        if (c->given[kind] == NULL) VT_TRY(refuse_link(c, kind));
         VT_TRY(vt_coordinates_choose(c, kind, &found, &doubts[k]));
         if (found != NULL)
             VT_TRY(take_values(c, found, kind, grid, &doubts[k]));

@@ -165,6 +165,7 @@ static vt_status write_word(const char *word, size_t length, void *context)
     vt_status status = VT_OK;
     making *m = context;
     int32_t number = vt_vocabulary_find(m->vocabulary, word, length);
+    VT_CHECK(number >= 0 || m->own == NULL, "the text of %s was changed while it was read; start again", m->path);
     m->head.unknown += number < 0;
     if (number >= 0 && m->own != NULL) m->own->counts[number]++;
     if (number < 0) number = m->unknown_number;

@@ -125,7 +125,7 @@ static void lower_letters(const char *word, size_t length, word_bytes *lower)
 }
 #endif
 
-/* *lower is used where letters beyond ASCII need other bytes. */
+/* In its own bytes, or in *lower, as letters beyond ASCII may take more or fewer of them. */
 static const word_bytes *lower_word(word_bytes *word, bool is_ascii, word_bytes *lower)
 {
 #ifdef VT_HAS_UNISTRING
@@ -181,7 +181,7 @@ vt_status vt_split(const char *text, size_t size, const char *path, bool lower,
                    vt_status (*visit)(const char *word, size_t length, void *context), void *context,
                    vt_split_facts *facts)
 {
-    FILE *file = fmemopen((char *)(uintptr_t)text, size, "r");
+    FILE *file = fmemopen((char *)(uintptr_t)text, size > 0 ? size : 1, "r"); /* it may refuse 0 */
     if (file == NULL) vt_memory_exhausted(size, "a text");
     const vt_status status = vt_split_file(file, (int64_t)size, path, lower, visit, context, facts);
     fclose(file);

@@ -280,7 +280,7 @@ static vt_status read_by_library(const vt_box *box, const int64_t *start, const 
     return vt_error_context("%s: '%s' can't be read", box->path, box->name);
 }
 
-/* Planes first … first + planes - 1 of the cube, from memory as they lie there. */
+/* *place: where planes first … first + planes - 1 of the cube lie: in the box's memory, or, read, in the decoder's. */
 static vt_status read_planes(const vt_box *box, const vt_cube *cube, int64_t first, int64_t planes, vt_decoder *decoder,
                              vt_cube_part *place)
 {

@@ -38,7 +38,7 @@ vt_status vt_box_keep(vt_box *box);
 /* Writes the turned cube to [side³, fields]. Any thread. */
 vt_status vt_box_read(vt_box *box, const vt_cube *cube, vt_decoder *decoder, float *to);
 
-/* How many runs of bytes this reads, and one of them. */
+/* How many runs of bytes vt_box_read reads for a cube, and the bytes of one of them. */
 int64_t vt_box_runs(const vt_box *box, const vt_cube *cube);
 vt_file_extent vt_box_run(vt_box *box, const vt_cube *cube, int64_t run);
 

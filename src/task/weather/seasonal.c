@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "storage/output_file.h"
 #include "storage/tensor_file.h"
 
@@ -214,6 +215,7 @@ static vt_status read_coefficients(vt_tensor_file *file, vt_seasonal *seasonal, 
     static const char values_name[] = "value_coefficients";
     const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
     const int64_t fields = seasonal->slots * basis * channels, width = options->width;
+    const int64_t before = vt_smaller(part->columns - part->first_column, width); /* the last column */
     vt_tensor_shape shape;
     const bool of_values = options->of_values && vt_tensor_file_shape(file, values_name, &shape) == VT_OK;
     const char *name = of_values ? values_name : "coefficients";
@@ -226,8 +228,11 @@ static vt_status read_coefficients(vt_tensor_file *file, vt_seasonal *seasonal, 
         const vt_tensor_box box = {.first = {of / basis, of % basis, order[i % channels], first, 0},
                                    .shape = {5, {1, 1, 1, lines, part->columns}}};
         VT_TRY(vt_tensor_file_read_box(file, name, &box, values));
-        for (int64_t k = 0; k < seasonal->points; k++)
-            *to++ = values[k / width * part->columns + (part->first_column + k % width) % part->columns];
+        for (int64_t row = 0; row < lines; row++, to += width) {
+            const float *line = values + row * part->columns;
+            memcpy(to, line + part->first_column, (size_t)before * sizeof *to);
+            memcpy(to + before, line, (size_t)(width - before) * sizeof *to);
+        }
     }
 done:
     free(values);
