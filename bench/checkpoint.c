@@ -7,8 +7,6 @@
  * than 0.1 s + 2 · bytes/(rate of copying memory). */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/median.h"

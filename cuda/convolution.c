@@ -3,7 +3,6 @@
  * copied into the workspace, with zeros for the channels that they lack, and results come out of it. So does a weight's
  * gradient, which is added, and a result that is wider than the operands. */
 #include <stdio.h>
-#include <string.h>
 
 #include "graph_plans.h"
 #include "state.h"

@@ -1,7 +1,6 @@
 /* Matrix products by cuBLASLt (product_plans.h). Its matrices are column-major: a row-major [rows, columns] with a
  * stride is its columns × rows with that leading dimension, so every product is written with its operands exchanged. */
 #include <stdio.h>
-#include <string.h>
 
 #include "product_plans.h"
 

@@ -1,7 +1,6 @@
 #include "command/command.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"

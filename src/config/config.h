@@ -134,9 +134,6 @@ vt_status vt_config_resolve(vt_config *config);
 bool vt_config_awaits_window(const vt_config *config);
 vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width);
 
-/* Is lat_range from south to north, and lon_range not more than the globe? */
-vt_status vt_config_check_window(const double latitudes[2], const double longitudes[2]);
-
 /* The ranks that share a model: tensor_parallel · context_parallel · pipeline_parallel. */
 int64_t vt_config_model_ranks(const vt_config *config);
 

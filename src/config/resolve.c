@@ -461,7 +461,8 @@ vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width)
     return vt_config_resolve(config);
 }
 
-vt_status vt_config_check_window(const double latitudes[2], const double longitudes[2])
+/* Is lat_range from south to north, and lon_range not more than the globe? */
+static vt_status check_window(const double latitudes[2], const double longitudes[2])
 {
     vt_status status = VT_OK;
     VT_CHECK(!(latitudes[0] > latitudes[1]), "lat_range [%g, %g]: expected [south, north], the smaller one first",
@@ -488,7 +489,7 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));
     VT_TRY(vt_config_check_words("accept", config->accept, differences));
-    VT_TRY(vt_config_check_window(config->lat_range, config->lon_range));
+    VT_TRY(check_window(config->lat_range, config->lon_range));
     if (!vt_config_awaits_window(config)) {
         VT_TRY(check_shapes(config));
         VT_TRY(check_parallel(config));

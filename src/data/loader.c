@@ -12,8 +12,9 @@
 
 /* Batches are numbered through all epochs: batch b of epoch e is e · batch_count + b. The ring has prefetch + 1 slots:
  * the one before `first` is the consumer's; first … first + filled - 1 are planned. The readers do their items,
- * beginning with the first slot, and then plan the next one. So all of them work on the batch that is needed next.
- * Without threads there is one slot, and the consumer does the same when it asks for a batch. */
+ * beginning with the first slot, and then plan the next one. So all of them work on the batch that is needed next, if
+ * it has items for them: a volume is one. Without threads there is one slot, and the consumer does the same when it
+ * asks for a batch. */
 struct vt_loader {
     vt_loader_options options;
     vt_sampler *sampler; /* used by whoever plans: one thread at a time */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/roles.h"
 #include "source/sources.h"

@@ -8,7 +8,6 @@
  *
  * The prediction is what the last linear layer reads: the loss runs that layer over a few rows at a time. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/profile.h"

@@ -2,10 +2,8 @@
  * netCDF's dimensions, which are kept as attributes. */
 #include <hdf5_hl.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/text.h"
 #include "storage/hdf5_inside.h"
 

@@ -3,7 +3,6 @@
 #ifndef VT_STORAGE_TRIAL_H
 #define VT_STORAGE_TRIAL_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"

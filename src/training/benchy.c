@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
 #include "config/benchy.h"

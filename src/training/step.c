@@ -1,5 +1,4 @@
 /* A training step. */
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/profile.h"

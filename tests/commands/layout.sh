@@ -17,7 +17,8 @@ test_table_and_groups() {
     contains "$(tr -s ' \n' ' ' <text)" "dp share each batch [0 1 2] [3 4 5] "
     contains "$(tr -s ' \n' ' ' <text)" "dp-cp have the same part of the layers: sum gradients [0 1 2] [3 4 5]"
     layout --ranks=48 --tensor_parallel=8 --global_batch_size=48 | grep ' \[' >groups # lines break between groups
-    [ "$(wc -l <groups)" -gt 8 ] && refuted grep -v '^ *\(\[[0-9 ]*\] \?\)*$' groups
+    [ "$(wc -l <groups)" -gt 8 ]
+    refuted grep -v '^ *\(\[[0-9 ]*\] \?\)*$' groups
 }
 
 test_tokens() {

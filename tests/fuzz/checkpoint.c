@@ -3,7 +3,6 @@
  * file (3). Reading it as `vitrain export` does must end in an error or in a file with these names. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
  * opened and read in this process, as no library but those of the codecs sees it. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/text.h"

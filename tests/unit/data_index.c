@@ -1,7 +1,6 @@
 /* The index of a set's times, without a file. */
 #include "source/fields/index.h"
 
-#include <string.h>
 
 #include "config/config.h"
 #include "test.h"
