@@ -296,7 +296,6 @@ static void print_statistics(const char *directory, const vt_fields_about *about
 /* "    t2m [time 120, latitude 32, longitude 64] float, 4 bytes: chunks of [40, 32, 64], blosc (lz4)" */
 static vt_status print_array(const vt_store *store, const char *name)
 {
-    static const char *const types[] = {[VT_NUMBERS_FLOAT] = "float", [VT_NUMBERS_INTEGER] = "whole numbers"};
     vt_status status = VT_OK;
     vt_array *array = NULL;
     char dimension[64];
@@ -307,11 +306,12 @@ static vt_status print_array(const vt_store *store, const char *name)
         vt_print("%s%s%s%lld", i > 0 ? ", " : "", dimension, dimension[0] != '\0' ? " " : "",
                  (long long)array->extent[i]);
     }
-    if (array->numbers == VT_NUMBERS_NONE) {
+    if (array->element == VT_ELEMENT_NONE) {
         vt_print("] %s\n", array->type != NULL ? array->type : "no numbers");
         goto done;
     }
-    vt_print("] %s, %zu byte%s", types[array->numbers], array->element_size, array->element_size > 1 ? "s" : "");
+    vt_print("] %s, %zu byte%s", vt_element_is_float(array->element) ? "float" : "whole numbers", array->element_size,
+             array->element_size > 1 ? "s" : "");
     VT_TRY(store->kind->lay_out(array));
     vt_print(": %s\n", array->storage);
 done:

@@ -59,10 +59,10 @@ static double as_stored(const vt_packing *packing, double value)
 static bool default_fill(const vt_array *array, const vt_packing *packing, double *value)
 {
     static const double fills[] = {
-        9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295., 0};
-    double stored = 0;
+        /* in the order of vt_element */
+        0, 0, 9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295., 0, 0};
     *value = as_stored(packing, fills[packing->element]);
-    return *value != 0 && array->store->kind->fill_value(array, &stored) && as_stored(packing, stored) == *value;
+    return *value != 0 && as_stored(packing, array->fill_value) == *value;
 }
 
 static vt_status take_missing(const vt_array *array, vt_packing *packing)
@@ -98,8 +98,7 @@ static vt_status take_valid(const vt_array *array, vt_packing *packing)
         int first, count; /* of what it limits: the least (0) and the most (1) */
     } attributes[] = {{"valid_range", 0, 2}, {"valid_min", 0, 1}, {"valid_max", 1, 1}};
     vt_status status = VT_OK;
-    const vt_element element = packing->element;
-    const bool whole = element != VT_ELEMENT_FLOAT32 && element != VT_ELEMENT_FLOAT64 && element != VT_ELEMENT_FLOAT16;
+    const bool whole = !vt_element_is_float(packing->element);
     double stored[2] = {-INFINITY, INFINITY}, unpacked[2] = {-INFINITY, INFINITY}, values[2];
     for (size_t k = 0; k < sizeof attributes / sizeof attributes[0]; k++) {
         int count = 0;

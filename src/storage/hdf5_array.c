@@ -138,19 +138,6 @@ bool vt_hdf5_attribute_texts(const vt_array *array, const char *name, vt_names *
     return vt_hdf5_texts(((const vt_hdf5_array *)array)->dataset, name, texts);
 }
 
-bool vt_hdf5_fill_value(const vt_array *array, double *value)
-{
-    H5D_fill_value_t is_defined = H5D_FILL_VALUE_UNDEFINED;
-    vt_hdf5_enter();
-    hid_t properties = H5Dget_create_plist(((const vt_hdf5_array *)array)->dataset);
-    const bool known = H5Pfill_value_defined(properties, &is_defined) >= 0 &&
-                       is_defined == H5D_FILL_VALUE_USER_DEFINED &&
-                       H5Pget_fill_value(properties, H5T_NATIVE_DOUBLE, value) >= 0;
-    H5Pclose(properties);
-    vt_hdf5_leave();
-    return known;
-}
-
 /* ---- netCDF's dimensions ---- */
 
 enum { PATH_SIZE = 256 };

@@ -14,7 +14,7 @@ typedef struct {
 typedef struct {
     vt_array array;
     hid_t dataset, space;
-    hid_t memory_type; /* that H5Dread returns: this machine's form of the stored type */
+    hid_t memory_type; /* that H5Dread returns: this machine's form of the array's elements */
     bool plain_edges;  /* chunks that reach beyond the array are stored without filters */
 } vt_hdf5_array;
 
@@ -26,7 +26,6 @@ vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_c
 int64_t vt_hdf5_chunks_written(const vt_array *array);
 int vt_hdf5_attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float);
 bool vt_hdf5_attribute_texts(const vt_array *array, const char *name, vt_names *texts);
-bool vt_hdf5_fill_value(const vt_array *array, double *value);
 void vt_hdf5_dimension_name(const vt_array *array, int dimension, char *name, size_t size);
 bool vt_hdf5_is_scale_of(const vt_array *scale, const vt_array *array, int dimension);
 

@@ -128,28 +128,30 @@ done:
     return status;
 }
 
-/* The type that H5Dread returns: this machine's form of the stored type. Invalid if there is none. */
-static hid_t memory_type_of(const vt_array *array)
+/* What is read of a stored type: of an odd one, such as half precision, a usual one, which the library makes of it. */
+static vt_element element_of(hid_t type)
 {
-    const hid_t natives[] = {H5T_NATIVE_UINT8, H5T_NATIVE_INT8,   H5T_NATIVE_UINT16,
-                             H5T_NATIVE_INT16, H5T_NATIVE_UINT32, H5T_NATIVE_INT32};
-    const size_t size = array->element_size;
-    if (array->numbers == VT_NUMBERS_FLOAT) return H5Tcopy(size == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
-    if (array->numbers != VT_NUMBERS_INTEGER || (size != 1 && size != 2 && size != 4)) return H5I_INVALID_HID;
-    return H5Tcopy(natives[2 * (size / 2) + array->is_signed]); /* size / 2: 0, 1, 2 */
+    const H5T_class_t class = H5Tget_class(type);
+    const size_t size = H5Tget_size(type);
+    const vt_element whole = size == 1   ? VT_ELEMENT_INT8
+                             : size == 2 ? VT_ELEMENT_INT16
+                             : size == 4 ? VT_ELEMENT_INT32
+                                         : VT_ELEMENT_INT64;
+    if (class == H5T_FLOAT) return size == 8 ? VT_ELEMENT_FLOAT64 : VT_ELEMENT_FLOAT32;
+    return class == H5T_INTEGER ? (vt_element)(whole + (H5Tget_sign(type) != H5T_SGN_2)) : VT_ELEMENT_NONE;
 }
 
 static void take_type(vt_hdf5_array *own)
 {
+    /* in the order of vt_element */
+    const hid_t natives[] = {H5I_INVALID_HID,  H5I_INVALID_HID,   H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE,
+                             H5T_NATIVE_INT8,  H5T_NATIVE_UINT8,  H5T_NATIVE_INT16, H5T_NATIVE_UINT16,
+                             H5T_NATIVE_INT32, H5T_NATIVE_UINT32, H5T_NATIVE_INT64, H5T_NATIVE_UINT64};
     vt_array *array = &own->array;
     hid_t type = H5Dget_type(own->dataset);
-    const H5T_class_t class = H5Tget_class(type);
-    array->numbers = class == H5T_FLOAT     ? VT_NUMBERS_FLOAT
-                     : class == H5T_INTEGER ? VT_NUMBERS_INTEGER
-                                            : VT_NUMBERS_NONE;
+    array->element = element_of(type);
     array->element_size = H5Tget_size(type);
-    array->is_signed = class == H5T_FLOAT || (class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2);
-    own->memory_type = memory_type_of(array);
+    own->memory_type = natives[array->element];
     if (own->memory_type >= 0) {
         hid_t turned = H5Tcopy(own->memory_type);
         H5Tset_order(turned, H5Tget_order(own->memory_type) == H5T_ORDER_LE ? H5T_ORDER_BE : H5T_ORDER_LE);
@@ -170,7 +172,11 @@ static vt_hdf5_array *make_array(const vt_store *store, const char *name, hid_t 
     vt_array *array = &own->array;
     take_type(own);
     hid_t properties = H5Dget_create_plist(dataset);
+    H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
     const H5D_layout_t layout = H5Pget_layout(properties);
+    H5Pfill_value_defined(properties, &fill);
+    if (array->element != VT_ELEMENT_NONE && fill == H5D_FILL_VALUE_USER_DEFINED)
+        H5Pget_fill_value(properties, H5T_NATIVE_DOUBLE, &array->fill_value);
     own->space = H5Dget_space(dataset);
     array->rank = H5Sget_simple_extent_ndims(own->space);
     if (array->rank > 0) H5Sget_simple_extent_dims(own->space, extent, NULL);
@@ -186,7 +192,6 @@ static void close_array(vt_array *array)
 {
     vt_hdf5_array *own = (vt_hdf5_array *)array;
     vt_hdf5_enter();
-    if (own->memory_type >= 0) H5Tclose(own->memory_type);
     if (own->space >= 0) H5Sclose(own->space);
     if (own->dataset >= 0) H5Dclose(own->dataset);
     vt_hdf5_leave();
@@ -293,7 +298,6 @@ const vt_store_kind vt_store_hdf5 = {.name = "hdf5",
                                      .read = read_box,
                                      .attribute_numbers = vt_hdf5_attribute_numbers,
                                      .attribute_texts = vt_hdf5_attribute_texts,
-                                     .fill_value = vt_hdf5_fill_value,
                                      .dimension_name = vt_hdf5_dimension_name,
                                      .is_scale_of = vt_hdf5_is_scale_of};
 

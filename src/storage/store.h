@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "storage/decode.h"
+#include "storage/unpack.h"
 
 typedef struct vt_store_kind vt_store_kind;
 
@@ -29,7 +30,6 @@ typedef struct {
     char *oddity;   /* what its user should know, in a sentence; or NULL */
 } vt_store;
 
-typedef enum { VT_NUMBERS_NONE, VT_NUMBERS_FLOAT, VT_NUMBERS_INTEGER } vt_numbers;
 typedef enum { VT_LAYOUT_OTHER, VT_LAYOUT_CONTIGUOUS, VT_LAYOUT_CHUNKED } vt_layout_kind;
 
 enum { VT_ARRAY_RANK = 8 };
@@ -40,10 +40,12 @@ typedef struct {
     char *name;
     int rank; /* may be more than VT_ARRAY_RANK; `extent` then has the first ones */
     int64_t extent[VT_ARRAY_RANK];
-    vt_numbers numbers; /* NONE: it holds something else … */
+    vt_element element; /* of its numbers as `read` gives them; without an obstacle they are stored so, too. NONE: it
+                           holds something else … */
     const char *type;   /* … which the store calls so; NULL: it has no short name */
-    bool is_signed, swapped;
+    bool swapped;
     size_t element_size; /* bytes, as stored */
+    double fill_value;   /* of elements that were never written; 0 also if the array's writer chose none */
     vt_layout_kind layout;
     char *obstacle; /* why only the store's library can read it ("'t2m' is compressed with 'lzf'"); NULL: no reason is
                        known */
@@ -95,16 +97,14 @@ struct vt_store_kind {
     /* Lets the library keep `bytes` bytes of decoded chunks; one time has `chunks` chunks. NULL: it keeps none. */
     vt_status (*keep_decoded)(vt_array *array, int64_t chunks, int64_t bytes);
 
-    /* Reads the box [start, start + count) in the stored type and this machine's byte order, or as float64. The error
-     * is a cause. */
+    /* Reads the box [start, start + count) as the array's elements, in this machine's byte order, or as float64. The
+     * error is a cause. */
     vt_status (*read)(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles, void *values);
 
     /* Up to `most` numbers of an attribute; 0: there is no such attribute; -1: it is something else, or damaged. */
     int (*attribute_numbers)(const vt_array *array, const char *name, int most, double *values, bool *is_float);
     /* Adds the texts of an attribute, none if there is no such attribute; false: it is something else, or damaged. */
     bool (*attribute_texts)(const vt_array *array, const char *name, vt_names *texts);
-    /* The value of elements that were never written, if the array's writer chose one. */
-    bool (*fill_value)(const vt_array *array, double *value);
 
     /* netCDF's dimensions: the name of one, "" if it has none; is an array the scale of dimension `dimension` of
      * another one (NULL: of any)? */

@@ -7,7 +7,7 @@
 
 int64_t vt_element_size(vt_element element)
 {
-    static const int64_t sizes[] = {4, 8, 1, 1, 2, 2, 4, 4, 2};
+    static const int64_t sizes[] = {0, 2, 4, 8, 1, 1, 2, 2, 4, 4, 8, 8};
     return sizes[element];
 }
 
@@ -60,6 +60,10 @@ static void widen(vt_element element, const unsigned char *stored, int64_t count
         WIDEN(int32_t);
     case VT_ELEMENT_UINT32:
         WIDEN(uint32_t);
+    case VT_ELEMENT_INT64:
+        WIDEN(int64_t);
+    case VT_ELEMENT_UINT64:
+        WIDEN(uint64_t);
     case VT_ELEMENT_FLOAT16:
         for (int64_t i = 0; i < count; i++) {
             uint16_t half;
@@ -67,8 +71,17 @@ static void widen(vt_element element, const unsigned char *stored, int64_t count
             values[i] = (double)vt_float16_widen(half);
         }
         break;
+    case VT_ELEMENT_NONE:
+        break;
     }
 #undef WIDEN
+}
+
+double vt_element_number(vt_element element, const void *stored)
+{
+    double number;
+    widen(element, stored, 1, &number);
+    return number;
 }
 
 void vt_unpack(const vt_packing *packing, void *memory, int64_t count, float *values)

@@ -10,6 +10,8 @@
 
 /* Each whole number with a sign stands before the one without. */
 typedef enum {
+    VT_ELEMENT_NONE, /* no number */
+    VT_ELEMENT_FLOAT16,
     VT_ELEMENT_FLOAT32,
     VT_ELEMENT_FLOAT64,
     VT_ELEMENT_INT8,
@@ -18,7 +20,8 @@ typedef enum {
     VT_ELEMENT_UINT16,
     VT_ELEMENT_INT32,
     VT_ELEMENT_UINT32,
-    VT_ELEMENT_FLOAT16
+    VT_ELEMENT_INT64,
+    VT_ELEMENT_UINT64
 } vt_element;
 
 enum { VT_MISSING_VALUES = 8 }; /* _FillValue and those of missing_value */
@@ -36,8 +39,16 @@ typedef struct {
     double least, most; /* stored numbers that are valid */
 } vt_packing;
 
+static inline bool vt_element_is_float(vt_element element)
+{
+    return element >= VT_ELEMENT_FLOAT16 && element <= VT_ELEMENT_FLOAT64;
+}
+
 /* Bytes of an element. */
 int64_t vt_element_size(vt_element element);
+
+/* The number that the element at `stored` holds, which is of any alignment and in this machine's byte order. */
+double vt_element_number(vt_element element, const void *stored);
 
 /* Stored float32 of this machine's order, without scale, offset and missing values: bytes to be copied. */
 bool vt_packing_is_plain(const vt_packing *packing);

@@ -67,11 +67,11 @@ static void take_cells(vt_zarr_array *own)
     memcpy(own->extent + array->rank - 2, grid, sizeof grid);
 }
 
-static void take_type_of(vt_array *array, vt_numbers numbers, bool is_signed, size_t size)
+/* names: what the kinds of vt_element are called, from FLOAT16 on. Of another name it stays NONE. */
+static void take_element(vt_array *array, const char *name, const char *names)
 {
-    array->numbers = numbers;
-    array->is_signed = is_signed;
-    array->element_size = size;
+    array->element = (vt_element)(vt_text_choice(name, names) + VT_ELEMENT_FLOAT16);
+    if (array->element != VT_ELEMENT_NONE) array->element_size = (size_t)vt_element_size(array->element);
 }
 
 /* NumPy's "<f4", "|u1", "<M8[ns]" */
@@ -79,37 +79,24 @@ static void take_type_2(vt_zarr_array *own, const char *type)
 {
     vt_array *array = &own->array;
     static const struct {
-        const char *brackets, *units;
-    } dates[] = {{"[ns]", "nanoseconds since 1970-01-01"},  {"[us]", "microseconds since 1970-01-01"},
-                 {"[ms]", "milliseconds since 1970-01-01"}, {"[s]", "seconds since 1970-01-01"},
-                 {"[m]", "minutes since 1970-01-01"},       {"[h]", "hours since 1970-01-01"},
-                 {"[D]", "days since 1970-01-01"}};
-    if (strlen(type) < 3 || strchr("<>|", type[0]) == NULL) return;
-    const int size = type[2] - '0';
-    const bool whole = size == 1 || size == 2 || size == 4 || size == 8;
-    array->swapped = type[0] == '>' && size > 1;
-    if (type[1] == 'M' && size == 8) {
-        for (size_t i = 0; i < sizeof dates / sizeof dates[0]; i++)
-            if (strcmp(type + 3, dates[i].brackets) == 0) own->dates = dates[i].units;
-        if (own->dates != NULL) take_type_of(array, VT_NUMBERS_INTEGER, true, 8);
-    } else if (type[3] != '\0' || !whole) {
-        return;
-    } else if (type[1] == 'f' && size > 1) {
-        take_type_of(array, VT_NUMBERS_FLOAT, true, (size_t)size);
-    } else if (strchr("iu", type[1]) != NULL) {
-        take_type_of(array, VT_NUMBERS_INTEGER, type[1] == 'i', (size_t)size);
-    }
+        const char *name, *units;
+    } dates[] = {{"M8[ns]", "nanoseconds since 1970-01-01"},  {"M8[us]", "microseconds since 1970-01-01"},
+                 {"M8[ms]", "milliseconds since 1970-01-01"}, {"M8[s]", "seconds since 1970-01-01"},
+                 {"M8[m]", "minutes since 1970-01-01"},       {"M8[h]", "hours since 1970-01-01"},
+                 {"M8[D]", "days since 1970-01-01"}};
+    if (type[0] == '\0' || strchr("<>|", type[0]) == NULL) return;
+    for (size_t i = 0; i < sizeof dates / sizeof dates[0]; i++)
+        if (strcmp(type + 1, dates[i].name) == 0) own->dates = dates[i].units;
+    take_element(array, own->dates != NULL ? "i8" : type + 1, "f2|f4|f8|i1|u1|i2|u2|i4|u4|i8|u8");
+    array->swapped = type[0] == '>' && array->element_size > 1;
 }
 
 /* "float32", or an object that describes a type, like numpy.datetime64. */
 static void take_type_3(vt_zarr_array *own, const json_t *type)
 {
-    static const char *const names[][2] = {{"float16", "<f2"}, {"float32", "<f4"}, {"float64", "<f8"}, {"int8", "<i1"},
-                                           {"int16", "<i2"},   {"int32", "<i4"},   {"int64", "<i8"},   {"uint8", "<u1"},
-                                           {"uint16", "<u2"},  {"uint32", "<u4"},  {"uint64", "<u8"}};
-    const char *name = json_string_value(type);
-    for (size_t i = 0; name != NULL && i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i][0]) == 0) take_type_2(own, names[i][1]);
+    if (json_is_string(type))
+        take_element(&own->array, json_string_value(type),
+                     "float16|float32|float64|int8|uint8|int16|uint16|int32|uint32|int64|uint64");
     const json_t *settings = json_object_get(type, "configuration");
     if (strcmp(vt_zarr_name(type, "name"), "numpy.datetime64") == 0 &&
         json_integer_value(json_object_get(settings, "scale_factor")) == 1) {
@@ -145,6 +132,7 @@ vt_status vt_zarr_take_form(vt_zarr_array *own, int version)
         take_type_3(own, type);
     else if (json_is_string(type))
         take_type_2(own, json_string_value(type));
+    if (!vt_zarr_number(json_object_get(metadata, "fill_value"), array, &array->fill_value)) array->fill_value = 0;
 done:
     return status;
 }
@@ -159,17 +147,6 @@ typedef union {
     double wide;
     unsigned char bytes[8];
 } element;
-
-double vt_zarr_as_double(const vt_array *array, const unsigned char *bytes)
-{
-    element own = {0};
-    const size_t size = array->element_size;
-    const int above = 64 - 8 * (int)size; /* bits that the type doesn't have */
-    memcpy(own.bytes, bytes, size);
-    if (array->numbers == VT_NUMBERS_FLOAT)
-        return size == 8 ? own.wide : size == 4 ? (double)own.single : (double)vt_float16_widen(own.half);
-    return array->is_signed ? (double)((int64_t)(own.whole << above) >> above) : (double)own.whole;
-}
 
 /* Of eight bytes, the first of which comes first; the last of eleven digits has two bits too many. */
 static bool from_base64(const char *text, double *value)
@@ -193,8 +170,9 @@ static bool from_bits(const char *text, const vt_array *array, double *value)
 {
     char *end = NULL;
     const element own = {.whole = strtoull(text, &end, 16)};
-    *value = vt_zarr_as_double(array, own.bytes);
-    return strncmp(text, "0x", 2) == 0 && *end == '\0';
+    if (strncmp(text, "0x", 2) != 0 || *end != '\0' || array->element == VT_ELEMENT_NONE) return false;
+    *value = vt_element_number(array->element, own.bytes);
+    return true;
 }
 
 bool vt_zarr_number(const json_t *json, const vt_array *array, double *value)
@@ -220,7 +198,7 @@ vt_status vt_zarr_take_fill(vt_zarr_array *own)
     VT_CHECK(fill == NULL || json_is_null(fill) || vt_zarr_number(fill, array, &value), "its fill_value is no number");
     const int64_t whole = json_is_integer(fill) ? json_integer_value(fill) : fabs(value) < 9e18 ? (int64_t)value : 0;
     const size_t size = array->element_size;
-    if (array->numbers == VT_NUMBERS_INTEGER)
+    if (!vt_element_is_float(array->element))
         stored.whole = (uint64_t)whole; /* its low bytes come first */
     else if (size == 8)
         stored.wide = value;

@@ -293,7 +293,7 @@ static void copy_part(const vt_array *array, const unsigned char *chunk, const i
         }
         const unsigned char *stored = chunk + (size_t)from * size;
         for (size_t i = 0; i < size; i++) bytes[i] = stored[array->swapped ? size - 1 - i : i];
-        const double number = as_doubles ? vt_zarr_as_double(array, bytes) : 0;
+        const double number = as_doubles ? vt_element_number(array->element, bytes) : 0;
         memcpy(values + (size_t)to * result, as_doubles ? (const void *)&number : bytes, result);
         for (d = array->rank - 1; d >= 0; d--) {
             if (++at[d] < high[d]) break;
@@ -308,7 +308,7 @@ vt_status vt_zarr_read(const vt_array *array, const int64_t *start, const int64_
     vt_decoder decoder = {0};
     size_t bytes = array->element_size;
     int64_t first[VT_ARRAY_RANK] = {0};
-    VT_ASSERT(array->numbers != VT_NUMBERS_NONE);
+    VT_ASSERT(array->element != VT_ELEMENT_NONE);
     if (array->storage == NULL) VT_TRY(array->store->kind->lay_out((vt_array *)array)); /* a coordinate */
     for (int i = 0; i < array->rank; i++) {
         if (count[i] == 0) return VT_OK;

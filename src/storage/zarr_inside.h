@@ -65,7 +65,7 @@ void vt_zarr_close_nodes(vt_zarr_store *store);
  * need not be understood. The error is a cause. */
 vt_status vt_zarr_check_extensions(const json_t *metadata);
 
-/* Shape and type of an array; an unknown type becomes VT_NUMBERS_NONE. The error is a cause. */
+/* Shape and type of an array; an unknown type becomes VT_ELEMENT_NONE. The error is a cause. */
 vt_status vt_zarr_take_form(vt_zarr_array *own, int version);
 /* A list of `rank` whole numbers from `least` on; `what` it is, for the cause. */
 vt_status vt_zarr_sizes(const json_t *list, int rank, int64_t least, const char *what, int64_t *sizes);
@@ -84,9 +84,6 @@ const char *vt_zarr_name(const json_t *json, const char *key);
 /* An attribute; the name of a dimension; NULL: there is none. */
 const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name);
 const char *vt_zarr_dimension(const vt_zarr_array *own, int stored_dimension);
-
-/* The number that an element of this array's type holds; bytes in this machine's byte order. */
-double vt_zarr_as_double(const vt_array *array, const unsigned char *bytes);
 
 /* A number of the metadata: also "NaN", "Infinity", "-Infinity", "0x7fc00000" (its bits) and, as xarray writes them,
  * its eight bytes in base64. */

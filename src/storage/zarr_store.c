@@ -223,12 +223,6 @@ static bool attribute_texts(const vt_array *array, const char *name, vt_names *t
     return true;
 }
 
-static bool fill_value(const vt_array *array, double *value)
-{
-    const json_t *fill = json_object_get(((const vt_zarr_array *)array)->node->metadata, "fill_value");
-    return fill != NULL && vt_zarr_number(fill, array, value);
-}
-
 /* ---- dimensions ---- */
 
 static void dimension_name(const vt_array *array, int dimension, char *name, size_t size)
@@ -266,6 +260,5 @@ const vt_store_kind vt_store_zarr = {.name = "zarr",
                                      .read = vt_zarr_read,
                                      .attribute_numbers = attribute_numbers,
                                      .attribute_texts = attribute_texts,
-                                     .fill_value = fill_value,
                                      .dimension_name = dimension_name,
                                      .is_scale_of = is_scale_of};

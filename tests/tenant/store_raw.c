@@ -77,8 +77,7 @@ static vt_status find_array(const vt_store *store, const char *name, vt_array **
     **array = (vt_array){.store = store,
                          .name = vt_text_copy(name),
                          .rank = RANK,
-                         .numbers = VT_NUMBERS_FLOAT,
-                         .is_signed = true,
+                         .element = VT_ELEMENT_FLOAT32,
                          .element_size = sizeof(float),
                          .layout = VT_LAYOUT_CONTIGUOUS,
                          .address = LINE};
@@ -131,12 +130,6 @@ static bool attribute_texts(const vt_array *array, const char *name, vt_names *t
     return true;
 }
 
-static bool fill_value(const vt_array *array, double *value)
-{
-    (void)array, (void)value;
-    return false;
-}
-
 static void dimension_name(const vt_array *array, int dimension, char *name, size_t size)
 {
     (void)array, (void)dimension, (void)size;
@@ -161,6 +154,5 @@ const vt_store_kind vt_store_raw = {.name = "raw",
                                     .read = read_box,
                                     .attribute_numbers = attribute_numbers,
                                     .attribute_texts = attribute_texts,
-                                    .fill_value = fill_value,
                                     .dimension_name = dimension_name,
                                     .is_scale_of = is_scale_of};

@@ -71,7 +71,7 @@ static bool describe(vt_coordinates *c, const vt_array *array, vt_candidate *fou
 {
     char name_of_scale[TEXT] = "", positive[8] = "";
     found->rank = array->rank;
-    if (array->numbers == VT_NUMBERS_NONE || found->rank < 0 || found->rank > 3) return false;
+    if (array->element == VT_ELEMENT_NONE || found->rank < 0 || found->rank > 3) return false;
     for (int i = 0; i < found->rank; i++) found->extent[i] = array->extent[i];
     vt_cf_text(array, "NAME", name_of_scale, sizeof name_of_scale);
     if (strncmp(name_of_scale, "This is a netCDF dimension but not", 34) == 0) return false;

@@ -20,19 +20,13 @@ static vt_status take_type(vt_field_source *source)
 {
     vt_status status = VT_OK;
     const vt_array *array = source->array;
-    const size_t size = array->element_size;
-    VT_CHECK(array->numbers != VT_NUMBERS_NONE,
+    source->packing.element = array->element;
+    VT_CHECK(array->element != VT_ELEMENT_NONE,
              "%s: '%s' must hold floating-point numbers (float32) or, in netCDF, packed integers, but holds %s",
              source->store->path, source->name, array->type != NULL ? array->type : "another type");
-    if (array->numbers == VT_NUMBERS_FLOAT) {
-        const bool is_half = size == 2 && array->obstacle == NULL; /* else the library makes float32 of it */
-        source->packing.element = size == 8 ? VT_ELEMENT_FLOAT64 : is_half ? VT_ELEMENT_FLOAT16 : VT_ELEMENT_FLOAT32;
-    } else {
-        VT_CHECK(size == 1 || size == 2 || size == 4, "%s: '%s' holds integers of %zu bytes; 1, 2 and 4 can be read",
-                 source->store->path, source->name, size);
-        const vt_element of_size = size == 1 ? VT_ELEMENT_INT8 : size == 2 ? VT_ELEMENT_INT16 : VT_ELEMENT_INT32;
-        source->packing.element = (vt_element)(of_size + (array->is_signed ? 0 : 1));
-    }
+    VT_CHECK(array->element != VT_ELEMENT_INT64 && array->element != VT_ELEMENT_UINT64,
+             "%s: '%s' holds integers of %zu bytes; 1, 2 and 4 can be read", source->store->path, source->name,
+             array->element_size);
 done:
     return status;
 }

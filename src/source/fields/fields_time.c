@@ -12,7 +12,7 @@
 static double precision_at(const vt_array *array, double largest)
 {
     const int bits = array->element_size == 8 ? 53 : array->element_size == 4 ? 24 : 11;
-    return array->numbers == VT_NUMBERS_FLOAT && largest > 0 ? ldexp(1, ilogb(largest) + 1 - bits) : 0;
+    return vt_element_is_float(array->element) && largest > 0 ? ldexp(1, ilogb(largest) + 1 - bits) : 0;
 }
 
 /* The values in minutes after the units' date, and how precise they are; NULL, with a doubt in *axis, if they can't be
@@ -42,7 +42,7 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
         axis->doubt =
             vt_text_format("%s: '%s' has the units '%s', expected some like 'hours since 1900-01-01 00:00:00'",
                            store->path, name, units);
-    } else if (array->numbers == VT_NUMBERS_NONE) {
+    } else if (array->element == VT_ELEMENT_NONE) {
         axis->doubt = vt_text_format("%s: '%s' holds no numbers", store->path, name);
     }
     if (axis->doubt != NULL) goto done;

@@ -45,12 +45,12 @@ static vt_status open_hdf5(vt_box *box, int64_t channels, bool direct)
     const vt_array *array = box->array;
     VT_CHECK(array->rank == 1 + AXES, "%s: '%s' has %d dimensions, expected [channels, L, L, L]", box->path, box->name,
              array->rank);
-    static const char *const held[] = {[VT_NUMBERS_NONE] = "values that are no numbers",
-                                       [VT_NUMBERS_FLOAT] = "floating-point numbers",
-                                       [VT_NUMBERS_INTEGER] = "whole numbers"};
-    VT_CHECK(array->numbers == VT_NUMBERS_FLOAT && array->element_size == sizeof(float),
+    const char *held = array->element == VT_ELEMENT_NONE     ? "values that are no numbers"
+                       : vt_element_is_float(array->element) ? "floating-point numbers"
+                                                             : "whole numbers";
+    VT_CHECK(array->element == VT_ELEMENT_FLOAT32 && array->element_size == sizeof(float),
              "%s: '%s' holds %s (%zu bytes each), expected float32; write the file anew with numbers of that type",
-             box->path, box->name, held[array->numbers], array->element_size);
+             box->path, box->name, held, array->element_size);
     box->channels = array->extent[0];
     box->extent = array->extent[1];
     VT_TRY(check_shape(box, box->name, &array->extent[1], channels));
