@@ -1,14 +1,32 @@
-/* HDF5 files as a store: what they hold, and reading through HDF5's own library. */
+/* HDF5 files as a store: what they hold; where arrays lie, so that they can be read without HDF5's library; reading
+ * through it; attributes; and netCDF's dimensions, which are kept as attributes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <hdf5_hl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "storage/hdf5_inside.h"
+#include "storage/hdf5_access.h"
+#include "storage/store.h"
+
+typedef struct {
+    vt_store store;
+    hid_t file;
+} hdf5_file;
+
+typedef struct {
+    vt_array array;
+    hid_t dataset, properties, space;
+    hid_t memory_type; /* that H5Dread returns: this machine's form of the array's elements */
+    bool plain_edges;  /* chunks that reach beyond the array are stored without filters */
+} hdf5_array;
+
+extern const vt_store_kind vt_store_hdf5;
 
 /* ---- the file ---- */
 
@@ -31,7 +49,7 @@ static const char *other_kind(int descriptor)
 }
 
 /* If the operating system refuses, its message is reported; HDF5's is longer and says less. */
-static vt_status open_file(const char *path, vt_hdf5_file *own)
+static vt_status open_file(const char *path, hdf5_file *own)
 {
     enum { SIEVE_BYTES = 4096 };
     vt_status status = VT_OK;
@@ -57,20 +75,17 @@ done:
 
 static void close_store(vt_store *store)
 {
-    vt_hdf5_file *own = (vt_hdf5_file *)store;
+    hdf5_file *own = (hdf5_file *)store;
     vt_hdf5_enter();
     if (own->file >= 0) H5Fclose(own->file);
     vt_hdf5_leave();
-    if (store->descriptor >= 0) close(store->descriptor);
-    free(store->path);
-    free(own);
 }
 
 static vt_status open_store(const char *path, vt_store **store)
 {
-    vt_hdf5_file *own = vt_allocate(1, sizeof *own, "an HDF5 file");
-    *own = (vt_hdf5_file){.store = {.kind = &vt_store_hdf5, .path = vt_text_copy(path), .descriptor = -1},
-                          .file = H5I_INVALID_HID};
+    hdf5_file *own = vt_allocate(1, sizeof *own, "an HDF5 file");
+    *own = (hdf5_file){.store = {.kind = &vt_store_hdf5, .path = vt_text_copy(path), .descriptor = -1},
+                       .file = H5I_INVALID_HID};
     *store = &own->store;
     vt_hdf5_enter();
     vt_status status = open_file(path, own);
@@ -81,7 +96,7 @@ static vt_status open_store(const char *path, vt_store **store)
 
 static bool has_array(const vt_store *store, const char *name)
 {
-    const hid_t file = ((const vt_hdf5_file *)store)->file;
+    const hid_t file = ((const hdf5_file *)store)->file;
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
     bool has = H5Lexists(file, name, access) > 0 && H5Oexists_by_name(file, name, access) > 0;
@@ -97,7 +112,7 @@ static bool has_array(const vt_store *store, const char *name)
 static vt_status open_dataset(const vt_store *store, const char *name, hid_t access, hid_t *dataset)
 {
     vt_status status = VT_OK;
-    *dataset = H5Dopen2(((const vt_hdf5_file *)store)->file, name, access);
+    *dataset = H5Dopen2(((const hdf5_file *)store)->file, name, access);
     VT_CHECK(*dataset >= 0 || vt_hdf5_refused_file()[0] == '\0',
              "%s: '%s' is a link into another file, '%s', which is not followed; copy the data into one file (h5copy)",
              store->path, name, vt_hdf5_refused_file());
@@ -113,18 +128,21 @@ done:
 }
 
 /* Must come first: a dataset may name any other files that hold its numbers. */
-static vt_status check_own_storage(const vt_store *store, const char *name, hid_t dataset)
+static vt_status take_properties(hdf5_array *own)
 {
     vt_status status = VT_OK;
-    hid_t properties = H5Dget_create_plist(dataset);
-    VT_CHECK(properties >= 0, "%s: '%s' is damaged: %s", store->path, name, vt_hdf5_reason());
-    bool elsewhere = H5Pget_external_count(properties) > 0 || H5Pget_layout(properties) == H5D_VIRTUAL;
-    VT_CHECK(!elsewhere,
+    const char *path = own->array.store->path, *name = own->array.name;
+    own->properties = H5Dget_create_plist(own->dataset);
+    VT_CHECK(own->properties >= 0, "%s: '%s' is damaged: %s", path, name, vt_hdf5_reason());
+    const H5D_layout_t layout = H5Pget_layout(own->properties);
+    VT_CHECK(H5Pget_external_count(own->properties) <= 0 && layout != H5D_VIRTUAL,
              "%s: the numbers of '%s' lie in other files, which are not read; `h5repack -l %s:CONTI IN OUT` makes one "
              "file of them, in which zeros or another constant stand for a file that is missing",
-             store->path, name, name);
+             path, name, name);
+    own->array.layout = layout == H5D_CHUNKED      ? VT_LAYOUT_CHUNKED
+                        : layout == H5D_CONTIGUOUS ? VT_LAYOUT_CONTIGUOUS
+                                                   : VT_LAYOUT_OTHER;
 done:
-    if (properties >= 0) H5Pclose(properties);
     return status;
 }
 
@@ -141,13 +159,14 @@ static vt_element element_of(hid_t type)
     return class == H5T_INTEGER ? (vt_element)(whole + (H5Tget_sign(type) != H5T_SGN_2)) : VT_ELEMENT_NONE;
 }
 
-static void take_type(vt_hdf5_array *own)
+static void take_type(hdf5_array *own)
 {
     /* in the order of vt_element */
     const hid_t natives[] = {H5I_INVALID_HID,  H5I_INVALID_HID,   H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE,
                              H5T_NATIVE_INT8,  H5T_NATIVE_UINT8,  H5T_NATIVE_INT16, H5T_NATIVE_UINT16,
                              H5T_NATIVE_INT32, H5T_NATIVE_UINT32, H5T_NATIVE_INT64, H5T_NATIVE_UINT64};
     vt_array *array = &own->array;
+    H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
     hid_t type = H5Dget_type(own->dataset);
     array->element = element_of(type);
     array->element_size = H5Tget_size(type);
@@ -159,62 +178,52 @@ static void take_type(vt_hdf5_array *own)
         if (!array->swapped && H5Tequal(type, own->memory_type) <= 0)
             array->obstacle = vt_text_format("'%s' is of a type of its own, which HDF5 converts", array->name);
         H5Tclose(turned);
+        H5Pfill_value_defined(own->properties, &fill);
+        if (fill == H5D_FILL_VALUE_USER_DEFINED)
+            H5Pget_fill_value(own->properties, H5T_NATIVE_DOUBLE, &array->fill_value);
     }
     H5Tclose(type);
 }
 
-/* The array takes over the dataset. */
-static vt_hdf5_array *make_array(const vt_store *store, const char *name, hid_t dataset)
+static void take_extent(hdf5_array *own)
 {
     hsize_t extent[H5S_MAX_RANK] = {0};
-    vt_hdf5_array *own = vt_allocate(1, sizeof *own, "an array of a file");
-    *own = (vt_hdf5_array){.array = {.store = store, .name = vt_text_copy(name)}, .dataset = dataset};
     vt_array *array = &own->array;
-    take_type(own);
-    hid_t properties = H5Dget_create_plist(dataset);
-    H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
-    const H5D_layout_t layout = H5Pget_layout(properties);
-    H5Pfill_value_defined(properties, &fill);
-    if (array->element != VT_ELEMENT_NONE && fill == H5D_FILL_VALUE_USER_DEFINED)
-        H5Pget_fill_value(properties, H5T_NATIVE_DOUBLE, &array->fill_value);
-    own->space = H5Dget_space(dataset);
+    own->space = H5Dget_space(own->dataset);
     array->rank = H5Sget_simple_extent_ndims(own->space);
     if (array->rank > 0) H5Sget_simple_extent_dims(own->space, extent, NULL);
     for (int i = 0; i < array->rank && i < VT_ARRAY_RANK; i++) array->extent[i] = (int64_t)extent[i];
-    array->layout = layout == H5D_CHUNKED      ? VT_LAYOUT_CHUNKED
-                    : layout == H5D_CONTIGUOUS ? VT_LAYOUT_CONTIGUOUS
-                                               : VT_LAYOUT_OTHER;
-    H5Pclose(properties);
-    return own;
 }
 
 static void close_array(vt_array *array)
 {
-    vt_hdf5_array *own = (vt_hdf5_array *)array;
+    hdf5_array *own = (hdf5_array *)array;
     vt_hdf5_enter();
     if (own->space >= 0) H5Sclose(own->space);
+    if (own->properties >= 0) H5Pclose(own->properties);
     if (own->dataset >= 0) H5Dclose(own->dataset);
     vt_hdf5_leave();
-    free(array->obstacle);
-    free(array->name);
-    free(own);
 }
 
 static vt_status find_array(const vt_store *store, const char *name, vt_array **array)
 {
     vt_status status = VT_OK;
-    hid_t dataset = H5I_INVALID_HID;
-    *array = NULL;
+    hdf5_array *own = vt_allocate(1, sizeof *own, "an array of a file");
+    *own = (hdf5_array){.array = {.store = store, .name = vt_text_copy(name)},
+                        .dataset = H5I_INVALID_HID,
+                        .properties = H5I_INVALID_HID,
+                        .space = H5I_INVALID_HID};
+    *array = &own->array;
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS);
-    VT_TRY(open_dataset(store, name, access, &dataset));
-    VT_TRY(check_own_storage(store, name, dataset));
-    *array = &make_array(store, name, dataset)->array;
-    dataset = H5I_INVALID_HID;
+    VT_TRY(open_dataset(store, name, access, &own->dataset));
+    VT_TRY(take_properties(own));
+    take_type(own);
+    take_extent(own);
 done:
-    if (dataset >= 0) H5Dclose(dataset);
     H5Pclose(access);
     vt_hdf5_leave();
+    if (status != VT_OK) vt_array_close(array);
     return status;
 }
 
@@ -230,7 +239,7 @@ static herr_t note_dataset(hid_t group, const char *name, const H5L_info_t *info
 
 static void list(const vt_store *store, const char *group, bool deeper, vt_names *names)
 {
-    const hid_t file = ((const vt_hdf5_file *)store)->file;
+    const hid_t file = ((const hdf5_file *)store)->file;
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
     if (group[0] == '\0') group = "/";
@@ -242,13 +251,132 @@ static void list(const vt_store *store, const char *group, bool deeper, vt_names
     vt_hdf5_leave();
 }
 
+/* ---- where it lies ---- */
+
+static void note_obstacle(vt_array *array, char *text)
+{
+    if (array->obstacle == NULL)
+        array->obstacle = text;
+    else
+        free(text);
+}
+
+/* gzip, shuffle and fletcher32 are undone here; other filters are HDF5's, some of them (lzf, blosc, zstd, ...) plugins.
+ */
+static vt_status take_filters(vt_array *array)
+{
+    vt_status status = VT_OK;
+    const hid_t properties = ((const hdf5_array *)array)->properties;
+    const int count = H5Pget_nfilters(properties);
+    for (int i = 0; i < count; i++) {
+        char name[64] = "";
+        unsigned flags = 0, config = 0;
+        size_t values = 0;
+        int filter = (int)H5Pget_filter2(properties, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
+        VT_CHECK(H5Zfilter_avail(filter) > 0,
+                 "%s: '%s' is compressed with '%s' (HDF5 filter %d), which this HDF5 library can't decode; "
+                 "HDF5_PLUGIN_PATH names the folder of its plugin, or write the file anew with gzip (docs/data.md, "
+                 "\"Filters\")",
+                 array->store->path, array->name, name, filter);
+        const vt_filter kind = filter == H5Z_FILTER_DEFLATE      ? VT_FILTER_DEFLATE
+                               : filter == H5Z_FILTER_SHUFFLE    ? VT_FILTER_SHUFFLE
+                               : filter == H5Z_FILTER_FLETCHER32 ? VT_FILTER_FLETCHER32
+                                                                 : VT_FILTER_KINDS;
+        if (kind == VT_FILTER_KINDS || i >= VT_FILTERS)
+            note_obstacle(array, vt_text_format("'%s' is compressed with '%s'", array->name, name));
+        else
+            array->pipeline.filters[array->pipeline.count++] = kind;
+    }
+done:
+    return status;
+}
+
+static void take_chunks(vt_array *array)
+{
+    hdf5_array *own = (hdf5_array *)array;
+    hsize_t chunk[H5S_MAX_RANK], userblock = 0;
+    hid_t type = H5Dget_type(own->dataset);
+    hid_t creation = H5Fget_create_plist(((const hdf5_file *)array->store)->file);
+    H5Pget_chunk(own->properties, H5S_MAX_RANK, chunk);
+    int64_t stride = 1;
+    for (int i = (array->rank < VT_ARRAY_RANK ? array->rank : VT_ARRAY_RANK) - 1; i >= 0; i--) {
+        array->chunk[i] = (int64_t)chunk[i];
+        array->stride[i] = stride;
+        stride = (int64_t)((uint64_t)stride * chunk[i]); /* of a damaged file, anything */
+    }
+    array->pipeline.element_size = array->element_size;
+    H5Pget_fill_value(own->properties, type, array->fill);
+    unsigned chunk_options = 0;
+    H5Pget_chunk_opts(own->properties, &chunk_options);
+    own->plain_edges = (chunk_options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
+    H5Pget_userblock(creation, &userblock);
+    if (userblock != 0) /* versions of HDF5 differ in whether addresses of chunks count it */
+        note_obstacle(array, vt_text_format("'%s' is chunked, in a file with a user block", array->name));
+    H5Pclose(creation);
+    H5Tclose(type);
+}
+
+static vt_status lay_out(vt_array *array)
+{
+    vt_status status = VT_OK;
+    const hid_t dataset = ((hdf5_array *)array)->dataset;
+    vt_hdf5_enter();
+    array->stored_bytes = (int64_t)H5Dget_storage_size(dataset);
+    VT_TRY(take_filters(array));
+    if (array->layout == VT_LAYOUT_CHUNKED) {
+        take_chunks(array);
+    } else if (array->layout == VT_LAYOUT_CONTIGUOUS) {
+        const haddr_t address = H5Dget_offset(dataset);
+        array->address = address == HADDR_UNDEF ? -1 : (int64_t)address;
+        if (array->address < 0) note_obstacle(array, vt_text_format("'%s' was never written", array->name));
+    } else {
+        note_obstacle(array, vt_text_format("'%s' is stored within the header", array->name));
+    }
+done:
+    vt_hdf5_leave();
+    return status;
+}
+
+static vt_status locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_place *entry)
+{
+    vt_status status = VT_OK;
+    const hdf5_array *own = (const hdf5_array *)array;
+    hsize_t at[VT_ARRAY_RANK], size = 0;
+    bool is_partial = false;
+    unsigned skipped = 0;
+    haddr_t address = HADDR_UNDEF;
+    for (int i = 0; i < array->rank; i++) {
+        at[i] = (hsize_t)first[i];
+        is_partial = is_partial || first[i] + array->chunk[i] > array->extent[i];
+    }
+    vt_hdf5_enter();
+    VT_CHECK(H5Dget_chunk_info_by_coord(own->dataset, at, &skipped, &address, &size) >= 0, "%s", vt_hdf5_reason());
+    entry->address = address == HADDR_UNDEF ? -1 : (int64_t)address;
+    entry->size = (uint32_t)size;
+    entry->skipped_filters = is_partial && own->plain_edges ? UINT32_MAX : skipped;
+done:
+    vt_hdf5_leave();
+    return status;
+}
+
+static int64_t chunks_written(const vt_array *array)
+{
+    int64_t count = -1;
+    const hdf5_array *own = (const hdf5_array *)array;
+    hsize_t written = 0;
+    vt_hdf5_enter();
+    if (H5Dget_num_chunks(own->dataset, own->space, &written) >= 0) count = (int64_t)written;
+    vt_hdf5_leave();
+    return count;
+}
+
 /* ---- reading ---- */
 
 /* Opens the dataset again with a chunk cache that fits its chunks: with the library's 1 MiB, a chunk of several times
  * would be decoded once for each of them. */
 static vt_status keep_decoded(vt_array *array, int64_t chunks, int64_t bytes)
 {
-    vt_hdf5_array *own = (vt_hdf5_array *)array;
+    hdf5_array *own = (hdf5_array *)array;
     /* the library advises a prime of about 100 slots a chunk; the slots are pointers */
     const size_t slots = chunks < 62 ? 12421 : chunks < 5000 ? 200 * (size_t)chunks + 1 : 1000003;
     vt_hdf5_enter();
@@ -265,7 +393,7 @@ static vt_status read_box(const vt_array *array, const int64_t *start, const int
                           void *values)
 {
     vt_status status = VT_OK;
-    const vt_hdf5_array *own = (const vt_hdf5_array *)array;
+    const hdf5_array *own = (const hdf5_array *)array;
     hsize_t from[VT_ARRAY_RANK], size[VT_ARRAY_RANK];
     VT_ASSERT(array->rank <= VT_ARRAY_RANK);
     for (int i = 0; i < array->rank; i++) {
@@ -284,6 +412,52 @@ done:
     return status;
 }
 
+/* ---- attributes ---- */
+
+static int attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float)
+{
+    return vt_hdf5_numbers(((const hdf5_array *)array)->dataset, name, H5T_NATIVE_DOUBLE, most, values, is_float);
+}
+
+static bool attribute_texts(const vt_array *array, const char *name, vt_names *texts)
+{
+    return vt_hdf5_texts(((const hdf5_array *)array)->dataset, name, texts);
+}
+
+/* ---- netCDF's dimensions ---- */
+
+enum { PATH_SIZE = 256 };
+
+/* The first scale of a dimension ends the iteration. */
+static herr_t take_name(hid_t dataset, unsigned dimension, hid_t scale, void *context)
+{
+    (void)dataset, (void)dimension;
+    H5Iget_name(scale, context, PATH_SIZE);
+    return 1;
+}
+
+static void dimension_name(const vt_array *array, int dimension, char *name, size_t size)
+{
+    const hid_t dataset = ((const hdf5_array *)array)->dataset;
+    char path[PATH_SIZE] = "";
+    vt_hdf5_enter();
+    if (H5Aexists(dataset, "DIMENSION_LIST") > 0 && H5DSget_num_scales(dataset, (unsigned)dimension) >= 1)
+        H5DSiterate_scales(dataset, (unsigned)dimension, NULL, take_name, path);
+    vt_hdf5_leave();
+    snprintf(name, size, "%s", vt_file_name(path));
+}
+
+static bool is_scale_of(const vt_array *scale, const vt_array *array, int dimension)
+{
+    const hid_t dataset = ((const hdf5_array *)scale)->dataset;
+    vt_hdf5_enter();
+    const bool is_scale = array == NULL
+                              ? H5DSis_scale(dataset) > 0
+                              : H5DSis_attached(((const hdf5_array *)array)->dataset, dataset, (unsigned)dimension) > 0;
+    vt_hdf5_leave();
+    return is_scale;
+}
+
 const vt_store_kind vt_store_hdf5 = {.name = "hdf5",
                                      .open = open_store,
                                      .close = close_store,
@@ -291,15 +465,15 @@ const vt_store_kind vt_store_hdf5 = {.name = "hdf5",
                                      .list = list,
                                      .find_array = find_array,
                                      .close_array = close_array,
-                                     .lay_out = vt_hdf5_lay_out,
-                                     .locate_chunk = vt_hdf5_locate_chunk,
-                                     .chunks_written = vt_hdf5_chunks_written,
+                                     .lay_out = lay_out,
+                                     .locate_chunk = locate_chunk,
+                                     .chunks_written = chunks_written,
                                      .keep_decoded = keep_decoded,
                                      .read = read_box,
-                                     .attribute_numbers = vt_hdf5_attribute_numbers,
-                                     .attribute_texts = vt_hdf5_attribute_texts,
-                                     .dimension_name = vt_hdf5_dimension_name,
-                                     .is_scale_of = vt_hdf5_is_scale_of};
+                                     .attribute_numbers = attribute_numbers,
+                                     .attribute_texts = attribute_texts,
+                                     .dimension_name = dimension_name,
+                                     .is_scale_of = is_scale_of};
 
 const char *vt_hdf5_name(char name[VT_HDF5_NAME])
 {

@@ -67,7 +67,7 @@ struct vt_store_kind {
     bool is_directory;
 
     vt_status (*open)(const char *path, vt_store **store);
-    void (*close)(vt_store *store);
+    void (*close)(vt_store *store); /* what is its kind's own of it; NULL: nothing */
     /* Fails if the store was written anew since it was opened. NULL: the size of its file tells. */
     vt_status (*check_unchanged)(const vt_store *store);
     bool (*has_array)(const vt_store *store, const char *name); /* finding it may still fail */
@@ -78,7 +78,7 @@ struct vt_store_kind {
 
     /* Fails when the array, or what it holds, lies in another file. */
     vt_status (*find_array)(const vt_store *store, const char *name, vt_array **array);
-    void (*close_array)(vt_array *array);
+    void (*close_array)(vt_array *array); /* likewise */
 
     /* Dimension i of the array becomes what was its dimension order[i]; before lay_out. NULL: none can be moved. */
     void (*reorder)(vt_array *array, const int *order);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -38,7 +39,13 @@ bool vt_store_is_directory(const char *path)
 
 void vt_store_close(vt_store **store)
 {
-    if (*store != NULL) (*store)->kind->close(*store);
+    vt_store *own = *store;
+    if (own == NULL) return;
+    if (own->kind->close != NULL) own->kind->close(own);
+    if (own->descriptor >= 0) close(own->descriptor);
+    free(own->path);
+    free(own->oddity);
+    free(own);
     *store = NULL;
 }
 
@@ -63,9 +70,14 @@ vt_status vt_array_find(const vt_store *store, const char *name, vt_array **arra
 
 void vt_array_close(vt_array **array)
 {
-    if (*array == NULL) return;
-    free((*array)->places);
-    (*array)->store->kind->close_array(*array);
+    vt_array *own = *array;
+    if (own == NULL) return;
+    if (own->store->kind->close_array != NULL) own->store->kind->close_array(own);
+    free(own->places);
+    free(own->storage);
+    free(own->obstacle);
+    free(own->name);
+    free(own);
     *array = NULL;
 }
 

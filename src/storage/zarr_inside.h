@@ -59,7 +59,7 @@ typedef struct {
 
 /* Reads what is in the store: from consolidated metadata, or from the files of each array. */
 vt_status vt_zarr_read_nodes(vt_zarr_store *store);
-void vt_zarr_close_nodes(vt_zarr_store *store);
+void vt_zarr_close_nodes(vt_store *store);
 
 /* Fails if version 3's metadata of an array or a group have a key that isn't known here, and do not say of it that it
  * need not be understood. The error is a cause. */

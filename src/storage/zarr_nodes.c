@@ -275,14 +275,15 @@ done:
     return status;
 }
 
-void vt_zarr_close_nodes(vt_zarr_store *store)
+void vt_zarr_close_nodes(vt_store *store)
 {
-    for (int64_t i = 0; i < store->node_count; i++) {
-        free(store->nodes[i].name);
-        json_decref(store->nodes[i].metadata);
-        json_decref(store->nodes[i].attributes);
+    const vt_zarr_store *own = (const vt_zarr_store *)store;
+    for (int64_t i = 0; i < own->node_count; i++) {
+        free(own->nodes[i].name);
+        json_decref(own->nodes[i].metadata);
+        json_decref(own->nodes[i].attributes);
     }
-    free(store->nodes);
-    json_decref(store->attributes);
-    free(store->metadata_name);
+    free(own->nodes);
+    json_decref(own->attributes);
+    free(own->metadata_name);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -31,16 +30,6 @@ done:
 }
 
 /* ---- the store ---- */
-
-static void close_store(vt_store *store)
-{
-    vt_zarr_store *own = (vt_zarr_store *)store;
-    vt_zarr_close_nodes(own);
-    if (store->descriptor >= 0) close(store->descriptor);
-    free(store->path);
-    free(store->oddity);
-    free(own);
-}
 
 static vt_status open_store(const char *path, vt_store **store)
 {
@@ -111,9 +100,6 @@ static void close_array(vt_array *array)
     for (int64_t i = 0; own->shards != NULL && i < own->shard_count; i++) free(own->shards[i].places);
     free(own->shards);
     pthread_mutex_destroy(&own->lock);
-    free(array->storage);
-    free(array->name);
-    free(own);
 }
 
 static vt_status find_array(const vt_store *store, const char *name, vt_array **array)
@@ -247,7 +233,7 @@ const vt_store_kind vt_store_zarr = {.name = "zarr",
                                      .takes = vt_file_is_zarr,
                                      .is_directory = true,
                                      .open = open_store,
-                                     .close = close_store,
+                                     .close = vt_zarr_close_nodes,
                                      .check_unchanged = check_unchanged,
                                      .has_array = has_array,
                                      .list = list,

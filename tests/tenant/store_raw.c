@@ -26,13 +26,6 @@ static bool takes(const char *path)
     return strstr(path, "/raw_") != NULL;
 }
 
-static void close_store(vt_store *store)
-{
-    if (store->descriptor >= 0) close(store->descriptor);
-    free(store->path);
-    free(store);
-}
-
 static vt_status open_store(const char *path, vt_store **store)
 {
     vt_status status = VT_OK;
@@ -49,9 +42,9 @@ static vt_status open_store(const char *path, vt_store **store)
              "%s does not begin with a line 'raw TIMES CHANNELS ROWS COLUMNS'", path);
     for (int i = 0; i < RANK; i++) own->extent[i] = size[i];
     own->store.size = info.st_size;
-    *store = &own->store;
 done:
-    if (status != VT_OK) close_store(&own->store);
+    *store = &own->store;
+    if (status != VT_OK) vt_store_close(store);
     return status;
 }
 
@@ -61,12 +54,6 @@ static bool has_array(const vt_store *store, const char *name)
 {
     (void)store;
     return strcmp(name, "fields") == 0;
-}
-
-static void close_array(vt_array *array)
-{
-    free(array->name);
-    free(array);
 }
 
 static vt_status find_array(const vt_store *store, const char *name, vt_array **array)
@@ -145,11 +132,9 @@ static bool is_scale_of(const vt_array *scale, const vt_array *array, int dimens
 const vt_store_kind vt_store_raw = {.name = "raw",
                                     .takes = takes,
                                     .open = open_store,
-                                    .close = close_store,
                                     .has_array = has_array,
                                     .list = list,
                                     .find_array = find_array,
-                                    .close_array = close_array,
                                     .lay_out = lay_out,
                                     .read = read_box,
                                     .attribute_numbers = attribute_numbers,
