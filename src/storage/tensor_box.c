@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/whole.h"
 
 int64_t vt_tensor_count(const vt_tensor_shape *shape)
 {
@@ -41,47 +42,27 @@ bool vt_tensor_box_intersect(const vt_tensor_box *a, const vt_tensor_box *b, vt_
     return true;
 }
 
-/* Elements begin … end - 1 of the part of the tensor whose first `fixed` coordinates are those of `place`: the rest of
- * a row that was begun, whole rows, the begin of the next row. */
-static vt_tensor_box *cut(const vt_tensor_shape *shape, int fixed, vt_tensor_box place, int64_t begin, int64_t end,
-                          vt_tensor_box *next)
-{
-    int64_t row = 1; /* elements of one step along dimension `fixed` */
-    for (int i = fixed + 1; i < shape->dimensions; i++) row *= shape->shape[i];
-    int64_t first = begin / row, last = end / row;
-    place.shape.shape[fixed] = 1;
-    if (begin % row != 0) {
-        int64_t stop = first == last ? end : (first + 1) * row;
-        place.first[fixed] = first;
-        next = cut(shape, fixed + 1, place, begin - first * row, stop - first * row, next);
-        if (first == last) return next;
-        first++;
-    }
-    if (first < last) {
-        *next = place;
-        next->first[fixed] = first;
-        next->shape.shape[fixed] = last - first;
-        for (int i = fixed + 1; i < shape->dimensions; i++) {
-            next->first[i] = 0;
-            next->shape.shape[i] = shape->shape[i];
-        }
-        next++;
-    }
-    if (end % row != 0) {
-        place.first[fixed] = last;
-        next = cut(shape, fixed + 1, place, 0, end - last * row, next);
-    }
-    return next;
-}
-
 int vt_tensor_boxes(const vt_tensor_shape *shape, int64_t first_element, int64_t count,
                     vt_tensor_box boxes[VT_TENSOR_BOXES])
 {
+    int made = 0;
     VT_ASSERT(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_BOX_DIMENSIONS);
     VT_ASSERT(first_element >= 0 && count >= 0 && first_element + count <= vt_tensor_count(shape));
-    if (count == 0) return 0;
-    vt_tensor_box place = {.shape.dimensions = shape->dimensions};
-    return (int)(cut(shape, 0, place, first_element, first_element + count, boxes) - boxes);
+    for (int64_t next = first_element, end = first_element + count; next < end;) {
+        vt_tensor_box *box = &boxes[made++];
+        int64_t step = vt_tensor_count(shape), steps = 0;
+        *box = (vt_tensor_box){.shape = *shape};
+        /* a place in each dimension, up to the first along which whole steps begin here */
+        for (int d = 0; steps == 0; d++) {
+            const int64_t size = shape->shape[d];
+            step /= size; /* its elements */
+            box->first[d] = next / step % size;
+            if (next % step == 0) steps = vt_smaller((end - next) / step, size - box->first[d]);
+            box->shape.shape[d] = steps > 0 ? steps : 1;
+        }
+        next += steps * step;
+    }
+    return made;
 }
 
 void vt_tensor_box_copy(const vt_tensor_shape *whole, const float *values, const vt_tensor_box *box, float *to)
