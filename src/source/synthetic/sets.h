@@ -32,7 +32,8 @@ typedef struct {
     int64_t steps_per_year;          /* 1460: 6-hourly, 365 days */
     int64_t valid_steps, test_steps; /* from the first of January of the years that follow; 0: none */
     double noise;
-    int64_t chunk_times, compression; /* as in vt_fields_writer_options */
+    int64_t chunk_times; /* times a chunk; 0: contiguous */
+    int64_t compression; /* gzip level of chunks, with the bytes shuffled; 0: none */
 } vt_synthetic_set_options;
 
 /* Also fails at a *YYYY.h5 that would become part of the set, even with force. The statistics, of the training years,

@@ -1,5 +1,9 @@
+#define _GNU_SOURCE /* sync_file_range */
 #include "source/synthetic/sets.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <hdf5_hl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -9,11 +13,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "source/fields/dataset.h"
-#include "source/fields/fields_writer.h"
 #include "source/fields/file_list.h"
 #include "source/fields/statistics.h"
 #include "source/synthetic/atmosphere.h"
+#include "storage/hdf5_access.h"
 #include "storage/output_file.h"
 
 void vt_synthetic_report(const vt_synthetic_output *output, const char *path, int64_t count, const char *what,
@@ -35,7 +40,6 @@ typedef struct {
     vt_statistics *statistics;
     double *latitudes, *longitudes;
     float *fields; /* [channels, height, width] */
-    const char *names[VT_CLIMATE_CHANNELS];
     year_plan *plans;
     int64_t plan_count;
 } synthetic_set;
@@ -93,23 +97,40 @@ done:
     return status;
 }
 
-/* All files together, before the first one. Unknown for compressed storage, and if files are replaced. */
-static vt_status check_space(const synthetic_set *set)
+/* Of the numbers of so many times. */
+static double bytes_of(const vt_synthetic_set_options *options, double steps)
+{
+    return 4.0 * steps * (double)options->channels * (double)(options->height * options->width);
+}
+
+/* Before hours of work. How much compressed storage needs is unknown. partial: of a file; NULL: of the whole set. */
+static vt_status check_space(const vt_synthetic_set_options *options, const char *path, const char *partial,
+                             double steps)
 {
     vt_status status = VT_OK;
     struct statvfs disk;
     char needed[VT_NUMBER_SIZE], there[VT_NUMBER_SIZE];
-    const vt_synthetic_set_options *options = set->options;
+    if (options->compression > 0 || statvfs(partial != NULL ? partial : path, &disk) != 0) return VT_OK;
+    const double bytes = bytes_of(options, steps), available = (double)disk.f_bavail * (double)disk.f_frsize;
+    VT_CHECK(bytes <= available,
+             partial != NULL ? "can't write %s: it needs %s, but only %s are free on that disk"
+                             : "%s: the set needs %s, but only %s are free on that disk",
+             path, vt_text_bytes(bytes, needed), vt_text_bytes(available, there));
+done:
+    return status;
+}
+
+/* For all files together, unless some are replaced. */
+static vt_status make_directory(const synthetic_set *set)
+{
+    vt_status status = VT_OK;
+    const char *directory = set->options->output.directory;
     double steps = 0;
-    const bool is_new = !vt_output_exists(options->output.directory);
-    VT_TRY(vt_output_make_directory(options->output.directory));
-    if (options->output.force || options->compression > 0 || statvfs(options->output.directory, &disk) != 0) goto done;
+    const bool is_new = !vt_output_exists(directory);
+    VT_TRY(vt_output_make_directory(directory));
     for (int64_t i = 0; i < set->plan_count; i++) steps += (double)set->plans[i].steps;
-    double bytes = 4.0 * steps * (double)options->channels * (double)(options->height * options->width);
-    double available = (double)disk.f_bavail * (double)disk.f_frsize;
-    if (bytes > available && is_new) rmdir(options->output.directory);
-    VT_CHECK(bytes <= available, "%s: the set needs %s, but only %s are free on that disk", options->output.directory,
-             vt_text_bytes(bytes, needed), vt_text_bytes(available, there));
+    if (!set->options->output.force) status = check_space(set->options, directory, NULL, steps);
+    if (status != VT_OK && is_new) rmdir(directory);
 done:
     return status;
 }
@@ -127,7 +148,7 @@ static vt_status prepare(synthetic_set *set)
     for (int64_t i = 0; i < width; i++) set->longitudes[i] = vt_synthetic_longitude(width, i);
     make_plans(set);
     VT_TRY(check_directory(set));
-    VT_TRY(check_space(set));
+    VT_TRY(make_directory(set));
     const vt_synthetic_options atmosphere = {.height = height,
                                              .width = width,
                                              .channels = options->channels,
@@ -138,7 +159,6 @@ static vt_status prepare(synthetic_set *set)
     const vt_seasonal_fit_options shape = {
         .channels = options->channels, .height = height, .width = width, .harmonics = 1};
     set->statistics->by_time = vt_time_statistics_open(1, &shape, false, NULL);
-    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) set->names[c] = vt_climate_channels[c].name;
 done:
     return status;
 }
@@ -155,35 +175,207 @@ static vt_status add_statistics(synthetic_set *set, const year_plan *plan, int64
     return vt_time_statistics_add(set->statistics->by_time, &date, minutes, step == 0, set->fields);
 }
 
-static vt_status write_year(synthetic_set *set, const year_plan *plan)
+/* ---- a file, as source/fields/fields_file.h reads it ---- */
+
+/* After so many bytes the kernel is asked to start writing them to the disk, instead of at the end. */
+#define WRITE_BACK_BYTES (INT64_C(64) << 20)
+
+/* On its way to the disk. */
+typedef struct {
+    const char *path;
+    char *partial;
+    int descriptor;        /* of the same file, besides HDF5's own */
+    int64_t waiting_bytes; /* appended since the disk was last told to start */
+    hid_t file, fields, file_space, memory_space;
+} year_file;
+
+/* Small channels share a chunk, large ones have their own. */
+static hid_t storage_properties(const vt_synthetic_set_options *options, int64_t steps)
+{
+    hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(properties, false); /* the same set is the same bytes */
+    if (options->chunk_times == 0) return properties;
+    const int64_t times = vt_smaller(options->chunk_times, steps);
+    const int64_t channels = options->channels * options->height * options->width <= 1 << 18 ? options->channels : 1;
+    const hsize_t chunk[4] = {(hsize_t)times, (hsize_t)channels, (hsize_t)options->height, (hsize_t)options->width};
+    H5Pset_chunk(properties, 4, chunk);
+    if (options->compression > 0) {
+        H5Pset_shuffle(properties);
+        H5Pset_deflate(properties, (unsigned)options->compression);
+    }
+    return properties;
+}
+
+/* The chunks that are being filled must stay in memory: each time adds a slice to all of them. */
+static hid_t access_properties(const vt_synthetic_set_options *options)
+{
+    hid_t properties = H5Pcreate(H5P_DATASET_ACCESS);
+    if (options->chunk_times > 0)
+        H5Pset_chunk_cache(properties, 12421, (size_t)bytes_of(options, (double)options->chunk_times) + (1 << 20), 1.0);
+    return properties;
+}
+
+static vt_status create_fields(const vt_synthetic_set_options *options, int64_t steps, year_file *out)
+{
+    vt_status status = VT_OK;
+    const hsize_t extent[4] = {(hsize_t)steps, (hsize_t)options->channels, (hsize_t)options->height,
+                               (hsize_t)options->width};
+    const hsize_t slice[4] = {1, extent[1], extent[2], extent[3]};
+    hid_t storage = storage_properties(options, steps), access = access_properties(options);
+    out->file_space = H5Screate_simple(4, extent, NULL);
+    out->memory_space = H5Screate_simple(4, slice, NULL);
+    out->fields = H5Dcreate2(out->file, "fields", H5T_IEEE_F32LE, out->file_space, H5P_DEFAULT, storage, access);
+    VT_CHECK(out->fields >= 0, "can't write %s: no dataset 'fields': %s", out->path, vt_hdf5_reason());
+done:
+    H5Pclose(storage);
+    H5Pclose(access);
+    return status;
+}
+
+static vt_status write_names(const year_file *out, int64_t channels)
+{
+    vt_status status = VT_OK;
+    const hsize_t count = (hsize_t)channels;
+    size_t size = 1;
+    for (hsize_t c = 0; c < count; c++)
+        if (strlen(vt_climate_channels[c].name) > size) size = strlen(vt_climate_channels[c].name);
+    char *memory = vt_allocate(count, size, "the synthetic set");
+    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, NULL), attribute = H5I_INVALID_HID;
+    for (hsize_t c = 0; c < count; c++)
+        memcpy(memory + c * size, vt_climate_channels[c].name, strlen(vt_climate_channels[c].name));
+    H5Tset_size(type, size);
+    H5Tset_strpad(type, H5T_STR_NULLPAD);
+    attribute = H5Acreate2(out->fields, "channels", type, space, H5P_DEFAULT, H5P_DEFAULT);
+    VT_CHECK(attribute >= 0 && H5Awrite(attribute, type, memory) >= 0, "can't write %s: no attribute 'channels': %s",
+             out->path, vt_hdf5_reason());
+done:
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+    free(memory);
+    return status;
+}
+
+static vt_status write_coordinate(const year_file *out, const char *name, int64_t count, const double *values)
+{
+    vt_status status = VT_OK;
+    const hsize_t extent = (hsize_t)count;
+    hid_t space = H5Screate_simple(1, &extent, NULL), storage = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_obj_track_times(storage, false);
+    hid_t dataset = H5Dcreate2(out->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
+    VT_CHECK(dataset >= 0 && H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
+             "can't write %s: no dataset '%s': %s", out->path, name, vt_hdf5_reason());
+done:
+    if (dataset >= 0) H5Dclose(dataset);
+    H5Pclose(storage);
+    H5Sclose(space);
+    return status;
+}
+
+static vt_status create_all(const synthetic_set *set, int64_t steps, year_file *out)
 {
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
-    vt_fields_writer *writer = NULL;
-    const double begin = vt_clock_seconds();
-    char step_text[VT_DATE_SIZE], *directory = vt_file_directory(plan->path);
+    char step[VT_DATE_SIZE];
+    const char *const texts[][2] = {{"time_step", vt_length_format(60 * VT_HOURS_A_TIME, step)},
+                                    {"planet", "imaginary"}};
+    vt_hdf5_enter();
+    hid_t access = vt_hdf5_file_access();
+    out->file = H5Fcreate(out->partial, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    VT_CHECK(out->file >= 0, "can't write %s: %s", out->path, vt_hdf5_reason());
+    VT_TRY(create_fields(options, steps, out));
+    VT_TRY(write_names(out, options->channels));
+    for (int i = 0; i < 2; i++)
+        VT_CHECK(H5LTset_attribute_string(out->file, "fields", texts[i][0], texts[i][1]) >= 0,
+                 "can't write %s: no attribute '%s': %s", out->path, texts[i][0], vt_hdf5_reason());
+    VT_TRY(write_coordinate(out, "lat", options->height, set->latitudes));
+    VT_TRY(write_coordinate(out, "lon", options->width, set->longitudes));
+done:
+    H5Pclose(access);
+    vt_hdf5_leave();
+    return status;
+}
+
+static vt_status append_time(const synthetic_set *set, int64_t step, year_file *out)
+{
+    vt_status status = VT_OK;
+    const vt_synthetic_set_options *options = set->options;
+    const hsize_t start[4] = {(hsize_t)step, 0, 0, 0};
+    const hsize_t count[4] = {1, (hsize_t)options->channels, (hsize_t)options->height, (hsize_t)options->width};
+    vt_hdf5_enter();
+    H5Sselect_hyperslab(out->file_space, H5S_SELECT_SET, start, NULL, count, NULL);
+    errno = 0;
+    const bool written =
+        H5Dwrite(out->fields, H5T_NATIVE_FLOAT, out->memory_space, out->file_space, H5P_DEFAULT, set->fields) >= 0;
+    const int error = errno; /* HDF5's message hides it among addresses */
+    VT_CHECK(written, "can't write %s at time %lld: %s", out->path, (long long)step,
+             error != 0 ? strerror(error) : vt_hdf5_reason());
+    out->waiting_bytes += (int64_t)bytes_of(options, 1);
+    if (out->waiting_bytes >= WRITE_BACK_BYTES) {
+        sync_file_range(out->descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
+        out->waiting_bytes = 0;
+    }
+done:
+    vt_hdf5_leave();
+    return status;
+}
+
+/* Closes what is open; if that fails, the file is incomplete. */
+static vt_status close_file(year_file *out)
+{
+    vt_status status = VT_OK;
+    herr_t result = 0;
+    vt_hdf5_enter();
+    errno = 0;
+    if (out->memory_space >= 0) H5Sclose(out->memory_space);
+    if (out->file_space >= 0) H5Sclose(out->file_space);
+    if (out->fields >= 0) result |= H5Dclose(out->fields);
+    if (out->file >= 0) result |= H5Fclose(out->file);
+    const int error = errno;
+    out->memory_space = out->file_space = out->fields = out->file = H5I_INVALID_HID;
+    VT_CHECK(result >= 0, "can't write %s: %s", out->path, error != 0 ? strerror(error) : vt_hdf5_reason());
+done:
+    vt_hdf5_leave();
+    return status;
+}
+
+/* It has its name only when it is complete. */
+static vt_status write_year(synthetic_set *set, const year_plan *plan)
+{
+    vt_status status = VT_OK;
+    const double begin = vt_clock_seconds(), steps = (double)plan->steps;
+    year_file out = {.path = plan->path,
+                     .partial = vt_output_partial_path(plan->path),
+                     .descriptor = -1,
+                     .file = H5I_INVALID_HID,
+                     .fields = H5I_INVALID_HID,
+                     .file_space = H5I_INVALID_HID,
+                     .memory_space = H5I_INVALID_HID};
+    char *directory = vt_file_directory(plan->path);
     VT_TRY(vt_output_make_directory(directory));
-    const vt_fields_writer_options file = {.shape = {plan->steps, options->channels, options->height, options->width},
-                                           .channel_names = set->names,
-                                           .latitudes = set->latitudes,
-                                           .longitudes = set->longitudes,
-                                           .time_step = vt_length_format(60 * VT_HOURS_A_TIME, step_text),
-                                           .chunk_times = options->chunk_times,
-                                           .compression = options->compression};
-    VT_TRY(vt_fields_writer_open(plan->path, &file, &writer));
+    out.descriptor = open(out.partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    VT_CHECK(out.descriptor >= 0, "can't write %s: %s", plan->path, strerror(errno));
+    VT_TRY(check_space(set->options, plan->path, out.partial, steps));
+    VT_TRY(create_all(set, plan->steps, &out));
     for (int64_t step = 0; step < plan->steps; step++) {
         vt_synthetic_fields(set->synthetic, plan->first_step + step, set->fields);
         VT_TRY(add_statistics(set, plan, step));
-        VT_TRY(vt_fields_writer_append(writer, set->fields));
+        VT_TRY(append_time(set, step, &out));
     }
-    VT_TRY(vt_fields_writer_finish(&writer));
-    double bytes = 4.0 * (double)(plan->steps * options->channels) * (double)(options->height * options->width);
-    vt_synthetic_report(&options->output, plan->path, plan->steps, "times", bytes, begin);
+    VT_TRY(close_file(&out));
+    VT_TRY(vt_output_publish(out.partial, plan->path));
+    vt_synthetic_report(&set->options->output, plan->path, plan->steps, "times", bytes_of(set->options, steps), begin);
 done:
-    vt_fields_writer_close(&writer);
+    if (status != VT_OK) close_file(&out); /* the cause has been noted before */
+    if (status != VT_OK) unlink(out.partial);
+    if (out.descriptor >= 0) close(out.descriptor);
+    free(out.partial);
     free(directory);
     return status;
 }
+
+/* ---- the set ---- */
 
 vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
 {
