@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "source/volumes/box.h"
+#include "source/volumes/volumes.h"
 
 vt_status vt_command_npy(const vt_call *call)
 {

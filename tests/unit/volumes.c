@@ -5,8 +5,6 @@
 
 #include "optimizer/optimizer.h"
 #include "settings.h"
-#include "source/volumes/box.h"
-#include "source/volumes/shared_box.h"
 #include "test.h"
 #include "unit/config_open.h"
 #include "unit/data_files.h"

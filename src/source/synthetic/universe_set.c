@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/synthetic/sets.h"
-#include "source/volumes/box.h"
+#include "source/volumes/volumes.h"
 #include "storage/hdf5_access.h"
 #include "storage/output_file.h"
 

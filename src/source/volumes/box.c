@@ -1,4 +1,4 @@
-#include "source/volumes/box.h"
+#include "source/volumes/volumes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -212,26 +212,24 @@ done:
 
 /* ---- chunks ---- */
 
-/* The chunks that a cube touches: the first one along each dimension, fields first, and how many. */
-static int64_t chunks_of(const vt_box *box, const vt_cube *cube, int64_t first[1 + AXES], int64_t count[1 + AXES])
+/* The first element of the `part`-th of the chunks that a cube touches, fields first; returns how many those are. */
+static int64_t chunk_at(const vt_box *box, const vt_cube *cube, int64_t part, int64_t at[1 + AXES])
 {
     int64_t all = 1;
-    for (int d = 0; d <= AXES; d++) {
+    for (int d = AXES; d >= 0; d--) {
         const int64_t begin = d == 0 ? 0 : cube->corner[d - 1], size = d == 0 ? cube->fields : cube->side;
-        const int64_t chunk = box->array->chunk[d];
-        first[d] = begin / chunk;
-        count[d] = (begin + size - 1) / chunk - first[d] + 1;
-        all *= count[d];
+        const int64_t chunk = box->array->chunk[d], first = begin / chunk;
+        const int64_t count = (begin + size - 1) / chunk - first + 1;
+        at[d] = (first + part / all % count) * chunk;
+        all *= count;
     }
     return all;
 }
 
-/* The `part`-th of them: its first element, and where it lies in the file. */
+/* Where that one lies in the file. */
 static vt_status find_chunk(vt_box *box, const vt_cube *cube, int64_t part, int64_t at[1 + AXES], vt_chunk_place *found)
 {
-    int64_t first[1 + AXES], count[1 + AXES];
-    chunks_of(box, cube, first, count);
-    for (int d = AXES; d >= 0; part /= count[d--]) at[d] = (first[d] + part % count[d]) * box->array->chunk[d];
+    chunk_at(box, cube, part, at);
     if (vt_array_find_chunk(box->array, at, found) == VT_OK) return VT_OK;
     return vt_error_context("%s: '%s'", box->path, box->name);
 }
@@ -328,10 +326,10 @@ done:
 
 int64_t vt_box_runs(const vt_box *box, const vt_cube *cube)
 {
-    int64_t first[1 + AXES], count[1 + AXES];
+    int64_t at[1 + AXES];
     const int64_t planes = fields_apart(box, cube) * cube->side;
     if (box->reach == VT_BOX_RUNS) return is_near(box, cube) ? planes : planes * cube->side;
-    return box->reach == VT_BOX_CHUNKS ? chunks_of(box, cube, first, count) : 1;
+    return box->reach == VT_BOX_CHUNKS ? chunk_at(box, cube, 0, at) : 1;
 }
 
 vt_file_extent vt_box_run(vt_box *box, const vt_cube *cube, int64_t run)

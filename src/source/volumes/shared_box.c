@@ -1,4 +1,4 @@
-#include "source/volumes/shared_box.h"
+#include "source/volumes/volumes.h"
 
 #include <errno.h>
 #include <fcntl.h>

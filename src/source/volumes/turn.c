@@ -1,4 +1,4 @@
-#include "source/volumes/turn.h"
+#include "source/volumes/volumes.h"
 
 const vt_turn vt_turns[VT_TURNS] = {
     {{0, 1, 2}, {1, 1, 0}}, {{0, 1, 2}, {1, 0, 1}}, {{0, 1, 2}, {0, 1, 1}}, {{1, 0, 2}, {1, 0, 0}},

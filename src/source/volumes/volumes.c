@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "source/volumes/box.h"
 #include "storage/unpack.h"
 
 enum { INPUTS = 4, BOXES = 2 };
