@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/float16.h"
+#include "base/status.h"
 
 int64_t vt_element_size(vt_element element)
 {
@@ -72,7 +73,7 @@ static void widen(vt_element element, const unsigned char *stored, int64_t count
         }
         break;
     case VT_ELEMENT_NONE:
-        break;
+        VT_ASSERT(false); /* it is no number */
     }
 #undef WIDEN
 }
