@@ -137,16 +137,7 @@ done:
     return status;
 }
 
-/* ---- the fill value ---- */
-
-/* An element of any type, in this machine's byte order, which is little endian. */
-typedef union {
-    uint64_t whole;
-    uint16_t half;
-    float single;
-    double wide;
-    unsigned char bytes[8];
-} element;
+/* ---- numbers, and the fill value ---- */
 
 /* Of eight bytes, the first of which comes first; the last of eleven digits has two bits too many. */
 static bool from_base64(const char *text, double *value)
@@ -169,9 +160,9 @@ static bool from_base64(const char *text, double *value)
 static bool from_bits(const char *text, const vt_array *array, double *value)
 {
     char *end = NULL;
-    const element own = {.whole = strtoull(text, &end, 16)};
+    const uint64_t bits = strtoull(text, &end, 16);
     if (strncmp(text, "0x", 2) != 0 || *end != '\0' || array->element == VT_ELEMENT_NONE) return false;
-    *value = vt_element_number(array->element, own.bytes);
+    *value = vt_element_number(array->element, &bits);
     return true;
 }
 
@@ -193,20 +184,17 @@ vt_status vt_zarr_take_fill(vt_zarr_array *own)
     vt_status status = VT_OK;
     vt_array *array = &own->array;
     const json_t *fill = json_object_get(own->node->metadata, "fill_value");
-    element stored = {0};
     double value = 0;
     VT_CHECK(fill == NULL || json_is_null(fill) || vt_zarr_number(fill, array, &value), "its fill_value is no number");
     const int64_t whole = json_is_integer(fill) ? json_integer_value(fill) : fabs(value) < 9e18 ? (int64_t)value : 0;
+    const float single = (float)value;
+    const uint16_t half = vt_float16_round(single);
     const size_t size = array->element_size;
-    if (!vt_element_is_float(array->element))
-        stored.whole = (uint64_t)whole; /* its low bytes come first */
-    else if (size == 8)
-        stored.wide = value;
-    else if (size == 4)
-        stored.single = (float)value;
-    else
-        stored.half = vt_float16_round((float)value);
-    for (size_t i = 0; i < size; i++) array->fill[i] = stored.bytes[array->swapped ? size - 1 - i : i];
+    const void *stored = &whole; /* its low bytes come first, as on all of our machines */
+    if (vt_element_is_float(array->element))
+        stored = size == 8 ? (const void *)&value : size == 4 ? (const void *)&single : &half;
+    for (size_t i = 0; i < size; i++)
+        array->fill[i] = ((const unsigned char *)stored)[array->swapped ? size - 1 - i : i];
 done:
     return status;
 }
