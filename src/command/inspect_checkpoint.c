@@ -13,7 +13,7 @@
 #include "model/model.h"
 #include "optimizer/kinds.h"
 #include "source/sources.h"
-#include "source/text/vocabulary.h"
+#include "source/text/text.h"
 #include "storage/tensor_file.h"
 
 enum { MOST_SHARDS = 8000 };

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "forecast/language.h"
 #include "model/continuation.h"
-#include "source/text/split.h"
 #include "source/text/text.h"
 
 /* One text, and what it is made with. */

@@ -10,8 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "fuzz.h"
-#include "source/text/corpus.h"
-#include "source/text/split.h"
+#include "source/text/text.h"
 
 typedef struct {
     const vt_corpus *corpus;

@@ -10,7 +10,6 @@
 #include "data/loader.h"
 #include "settings.h"
 #include "source/synthetic/sets.h"
-#include "source/text/split.h"
 #include "task/task.h"
 #include "test.h"
 #include "unit/data_files.h"

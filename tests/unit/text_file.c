@@ -12,8 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "settings.h"
-#include "source/text/corpus.h"
-#include "source/text/split.h"
+#include "source/text/text.h"
 #include "test.h"
 
 /* Where the file has what (vt_corpus_header). */

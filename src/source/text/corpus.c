@@ -1,4 +1,4 @@
-#include "source/text/corpus.h"
+#include "source/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/whole.h"
-#include "source/text/split.h"
 #include "storage/output_file.h"
 
 #define UNKNOWN_WORD "<unk>"

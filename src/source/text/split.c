@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* memmem */
-#include "source/text/split.h"
+#include "source/text/text.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "source/text/vocabulary.h"
+#include "source/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
