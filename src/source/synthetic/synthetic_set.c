@@ -120,7 +120,7 @@ done:
     return status;
 }
 
-/* For all files together, unless some are replaced. */
+/* The set's directory, if there is room for all files together; of files that replace others this is not known. */
 static vt_status make_directory(const synthetic_set *set)
 {
     vt_status status = VT_OK;
@@ -180,7 +180,7 @@ static vt_status add_statistics(synthetic_set *set, const year_plan *plan, int64
 /* After so many bytes the kernel is asked to start writing them to the disk, instead of at the end. */
 #define WRITE_BACK_BYTES (INT64_C(64) << 20)
 
-/* On its way to the disk. */
+/* One that is being written. */
 typedef struct {
     const char *path;
     char *partial;
