@@ -12,12 +12,14 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+const char *const vt_group_operation_names[] = {"all-reduce", "reduce-scatter", "all-gather", "exchange", "broadcast"};
+
 /* An operation on a copy in the host's memory: the request's state where the group stages. */
 typedef struct {
     vt_request inner;
     char *host;
-    void *device; /* at the end it gets `bytes` of the copy, from `offset` on; NULL: it gets nothing */
-    size_t offset, bytes;
+    vt_group_bytes from; /* in the copy: what the device gets at the end, */
+    char *to;            /* there */
 } staged_operation;
 
 void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor)
@@ -28,7 +30,7 @@ void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor)
     sum->seconds += (double)factor * more->seconds;
 }
 
-static size_t size_of(vt_sum_type type)
+size_t vt_sum_type_size(vt_sum_type type)
 {
     return type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float);
 }
@@ -62,24 +64,11 @@ static void move(vt_group *group, void *to, const void *from, size_t bytes)
         memmove(to, from, bytes);
 }
 
-/* False: nothing has to be sent, as the engine only counts or the group has one rank. */
-static bool begin_uncounted(vt_group *group, vt_request *request)
+static void count_operation(vt_group *group, double bytes)
 {
-    if (request != NULL) {
-        VT_ASSERT(request->state == NULL); /* the one before is not over */
-        *request = (vt_request){.group = group};
-    }
-    return group->size > 1 && !group->engine->counts_only;
-}
-
-/* The same, and counts the operation. */
-static bool begin(vt_group *group, double bytes, vt_request *request)
-{
-    if (group->size > 1) {
-        group->volume.operations++;
-        group->volume.bytes += bytes;
-    }
-    return begin_uncounted(group, request);
+    if (group->size == 1) return;
+    group->volume.operations++;
+    group->volume.bytes += bytes;
 }
 
 /* For an engine that only counts: MPI keeps copies of a sum until it has been waited for. Those of reduce-scatters come
@@ -98,86 +87,101 @@ static void note_copies(vt_group *group, size_t bytes, bool scatters, vt_request
         engine->copies -= bytes;
 }
 
-static double ring_share(const vt_group *group, double bytes)
+static double ring_share(const vt_group *group, const vt_group_operation *operation)
 {
-    return bytes * (group->size - 1) / group->size;
+    return (double)operation->block.count * (group->size - 1) / group->size;
 }
 
-/* Makes `request` an operation on a copy of so many bytes, and *inner what the engine gets in its place; returns the
- * copy, without its contents. */
-static char *stage(vt_request *request, size_t room, void *device, size_t offset, size_t bytes, vt_request **inner)
+vt_group_operation vt_group_operation_on(const vt_group_operation *operation, char *copy)
 {
-    staged_operation *staged = take(request->group, sizeof *staged);
-    *staged = (staged_operation){{.group = request->group}, take(request->group, room), device, offset, bytes};
+    vt_group_operation moved = *operation;
+    const char *block = operation->block.at;
+    moved.block.at = block != NULL ? copy : NULL;
+    moved.send.at = copy + (block != NULL ? operation->send.at - block : 0);
+    moved.receive.at = copy + (block != NULL ? (size_t)(operation->receive.at - block) : operation->send.count);
+    return moved;
+}
+
+static void stage(vt_group *group, const vt_group_operation *operation, vt_request *request)
+{
+    vt_backend *backend = group->backend;
+    staged_operation *staged = take(group, sizeof *staged);
+    char *host = take(group, operation->block.count);
+    const vt_group_operation copy = vt_group_operation_on(operation, host);
+    *staged = (staged_operation){{.group = group}, host, copy.receive, operation->receive.at};
+    if (copy.send.count > 0) backend->copy_to_host(backend, copy.send.at, operation->send.at, copy.send.count);
     request->state = staged;
-    *inner = &staged->inner;
-    return staged->host;
+    group->engine->start(group, &copy, &staged->inner);
 }
 
 static void unstage(vt_request *request)
 {
     staged_operation *staged = request->state;
     vt_backend *backend = request->group->backend;
-    if (staged->device != NULL)
-        backend->copy_from_host(backend, staged->device, staged->host + staged->offset, staged->bytes);
+    if (staged->from.count > 0) backend->copy_from_host(backend, staged->to, staged->from.at, staged->from.count);
     free(staged->host);
     free(staged);
     request->state = NULL;
 }
 
+/* Nothing has to be sent where the engine only counts or the group has one rank. */
+static void start(vt_group *group, vt_group_operation operation, vt_request *request)
+{
+    vt_request own = {.group = group}, *used = request != NULL ? request : &own;
+    VT_ASSERT(used->state == NULL); /* the one before is over */
+    used->group = group;
+    if (group->size == 1 || group->engine->counts_only || operation.block.count == 0) return;
+    if (stages(group))
+        stage(group, &operation, used);
+    else
+        group->engine->start(group, &operation, used);
+    if (request == NULL) vt_request_wait(used);
+}
+
+static vt_group_operation on_block(vt_group_operation_kind kind, void *data, size_t bytes)
+{
+    const vt_group_bytes all = {data, bytes};
+    return (vt_group_operation){.kind = kind, .block = all, .send = all, .receive = all};
+}
+
 void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
 {
-    size_t bytes = (size_t)count * size_of(type);
-    bool others = begin(group, 2 * ring_share(group, (double)bytes), request);
-    note_copies(group, bytes, false, request); /* Open MPI's libnbc keeps one */
-    if (!others || count == 0) return;
-    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
-    if (stages(group)) {
-        char *host = stage(outer, bytes, data, 0, bytes, &inner);
-        group->backend->copy_to_host(group->backend, host, data, bytes);
-        data = host;
+    vt_group_operation operation = on_block(VT_ALL_REDUCE, data, (size_t)count * vt_sum_type_size(type));
+    operation.type = type;
+    count_operation(group, 2 * ring_share(group, &operation));
+    start(group, operation, request);
+    note_copies(group, operation.block.count, false, request); /* Open MPI's libnbc keeps one */
+}
+
+static vt_group_operation on_parts(const vt_group *group, vt_group_operation_kind kind, char *data, const size_t *parts)
+{
+    vt_group_bytes own = {data, parts[group->rank]};
+    size_t total = 0;
+    for (int i = 0; i < group->size; i++) {
+        if (i < group->rank) own.at += parts[i];
+        total += parts[i];
     }
-    group->engine->all_reduce(group, type, data, count, inner);
-    if (request == NULL) vt_request_wait(outer);
+    vt_group_operation operation = on_block(kind, data, total);
+    operation.parts = parts;
+    *(kind == VT_ALL_GATHER ? &operation.send : &operation.receive) = own;
+    return operation;
 }
 
 void vt_group_reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request)
 {
-    int64_t total = 0, before = 0;
-    for (int i = 0; i < group->size; i++) {
-        if (i < group->rank) before += counts[i];
-        total += counts[i];
-    }
-    size_t bytes = (size_t)total * sizeof *data, part = (size_t)counts[group->rank] * sizeof *data;
-    bool others = begin(group, ring_share(group, (double)bytes), request);
-    note_copies(group, (group->size > 2 ? 2 : 1) * bytes, true, request); /* of two ranks one copy, of more two */
-    if (!others || total == 0) return;
-    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
-    if (stages(group)) {
-        char *host = stage(outer, bytes, data + before, (size_t)before * sizeof *data, part, &inner);
-        group->backend->copy_to_host(group->backend, host, data, bytes);
-        data = (float *)(void *)host;
-    }
-    group->engine->reduce_scatter(group, data, counts, inner);
-    if (request == NULL) vt_request_wait(outer);
+    size_t parts[group->size], copies = group->size > 2 ? 2 : 1; /* that MPI makes */
+    for (int i = 0; i < group->size; i++) parts[i] = (size_t)counts[i] * sizeof *data;
+    const vt_group_operation operation = on_parts(group, VT_REDUCE_SCATTER, (char *)data, parts);
+    count_operation(group, ring_share(group, &operation));
+    start(group, operation, request);
+    note_copies(group, copies * operation.block.count, true, request);
 }
 
 void vt_group_all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request)
 {
-    size_t total = 0, before = 0, part = bytes[group->rank];
-    for (int i = 0; i < group->size; i++) {
-        if (i < group->rank) before += bytes[i];
-        total += bytes[i];
-    }
-    if (!begin(group, ring_share(group, (double)total), request) || total == 0) return;
-    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
-    if (stages(group)) {
-        char *host = stage(outer, total, data, 0, total, &inner);
-        if (part > 0) group->backend->copy_to_host(group->backend, host + before, (char *)data + before, part);
-        data = host;
-    }
-    group->engine->all_gather(group, data, bytes, inner);
-    if (request == NULL) vt_request_wait(outer);
+    const vt_group_operation operation = on_parts(group, VT_ALL_GATHER, data, bytes);
+    count_operation(group, ring_share(group, &operation));
+    start(group, operation, request);
 }
 
 void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, void *receive)
@@ -188,53 +192,44 @@ void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, 
     vt_group_all_gather(group, receive, each, NULL);
 }
 
-static void exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
-                     int from, vt_request *request)
+/* send or receive NULL: one half alone. */
+static vt_group_operation exchange(const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
+                                   int from)
 {
-    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
-    if (stages(group)) {
-        char *host = stage(outer, send_bytes + receive_bytes, receive, send_bytes, receive_bytes, &inner);
-        group->backend->copy_to_host(group->backend, host, send, send_bytes);
-        send = host;
-        receive = host + send_bytes;
-    }
-    group->engine->exchange(group, send, send_bytes, to, receive, receive_bytes, from, inner);
-    if (request == NULL) vt_request_wait(outer);
+    return (vt_group_operation){.kind = VT_EXCHANGE,
+                                .block.count = send_bytes + receive_bytes,
+                                .send = {(char *)(uintptr_t)send, send_bytes},
+                                .receive = {receive, receive_bytes},
+                                .to = to,
+                                .from = from};
 }
 
 void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
                        size_t receive_bytes, int from, vt_request *request)
 {
-    bool others = begin(group, (double)send_bytes, request);
-    if ((send_bytes == 0 && receive_bytes == 0) || group->engine->counts_only) return;
-    if (others)
-        exchange(group, send, send_bytes, to, receive, receive_bytes, from, request);
-    else
-        move(group, receive, send, receive_bytes);
+    count_operation(group, (double)send_bytes);
+    start(group, exchange(send, send_bytes, to, receive, receive_bytes, from), request);
+    if (group->size == 1 && !group->engine->counts_only) move(group, receive, send, receive_bytes);
 }
 
 void vt_group_send(vt_group *group, const void *send, size_t bytes, int to, vt_request *request)
 {
-    if (begin(group, (double)bytes, request) && bytes > 0) exchange(group, send, bytes, to, NULL, 0, to, request);
+    count_operation(group, (double)bytes);
+    start(group, exchange(send, bytes, to, NULL, 0, to), request);
 }
 
 void vt_group_receive(vt_group *group, void *receive, size_t bytes, int from, vt_request *request)
 {
-    if (begin_uncounted(group, request) && bytes > 0) exchange(group, NULL, 0, from, receive, bytes, from, request);
+    start(group, exchange(NULL, 0, from, receive, bytes, from), request);
 }
 
 void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root)
 {
-    if (!begin(group, (double)bytes, NULL) || bytes == 0) return;
-    vt_request own = {.group = group}, *inner = &own;
-    if (stages(group)) {
-        const bool is_root = group->rank == root;
-        char *host = stage(&own, bytes, is_root ? NULL : data, 0, bytes, &inner);
-        if (is_root) group->backend->copy_to_host(group->backend, host, data, bytes);
-        data = host;
-    }
-    group->engine->broadcast(group, data, bytes, root, inner);
-    vt_request_wait(&own);
+    vt_group_operation operation = on_block(VT_BROADCAST, data, bytes);
+    operation.from = root;
+    (group->rank == root ? &operation.receive : &operation.send)->count = 0;
+    count_operation(group, (double)bytes);
+    start(group, operation, NULL);
 }
 
 /* ---- requests ---- */

@@ -103,6 +103,32 @@ void vt_group_close(vt_group **group);
 
 /* ---- engines ---- */
 
+typedef enum { VT_ALL_REDUCE, VT_REDUCE_SCATTER, VT_ALL_GATHER, VT_EXCHANGE, VT_BROADCAST } vt_group_operation_kind;
+
+/* "all-reduce", in messages. */
+extern const char *const vt_group_operation_names[];
+
+typedef struct {
+    char *at;
+    size_t count;
+} vt_group_bytes;
+
+/* What a rank asks an engine for. What it gives and what it gets lies in one block of memory; of an exchange these are
+ * two by themselves. */
+typedef struct {
+    vt_group_operation_kind kind;
+    vt_sum_type type;             /* of a sum's numbers */
+    vt_group_bytes block;         /* `at` NULL: there is none, `count` is that of both */
+    vt_group_bytes send, receive; /* what is sent stays as it is */
+    const size_t *parts;          /* [size], bytes of each rank's part of the block (reduce-scatter and all-gather) */
+    int to, from;                 /* of an exchange: members; `from` of a broadcast: its root */
+} vt_group_operation;
+
+size_t vt_sum_type_size(vt_sum_type type);
+
+/* The same on a copy of its memory, [block.count], whose contents are not copied. */
+vt_group_operation vt_group_operation_on(const vt_group_operation *operation, char *copy);
+
 enum { VT_ENGINE_NAME = 96 };
 
 struct vt_engine {
@@ -116,19 +142,14 @@ struct vt_engine {
     size_t hole;        /* and of the hole that those of reduce-scatters leave in the heap */
     void *state;
 
-    /* The operations are called for groups of two ranks or more and for more than 0 elements in all; group.c has done
-     * the counting and the staging. `request` is never NULL. test and wait clear request->state when it is over. */
+    /* Operations are started on groups of two ranks or more and on more than 0 bytes; group.c has done the counting and
+     * the staging. `request` is never NULL. test and wait clear request->state when it is over. */
 
     /* Collective over all ranks: those with equal `color` form a group, in the order of `key`; its name, size, rank and
      * members are set already. */
     vt_status (*split)(vt_engine *engine, int color, int key, vt_group *group);
     void (*group_close)(vt_group *group);
-    void (*all_reduce)(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request);
-    void (*reduce_scatter)(vt_group *group, float *data, const int64_t *counts, vt_request *request);
-    void (*all_gather)(vt_group *group, void *data, const size_t *bytes, vt_request *request);
-    void (*exchange)(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
-                     int from, vt_request *request);
-    void (*broadcast)(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
+    void (*start)(vt_group *group, const vt_group_operation *operation, vt_request *request);
     bool (*test)(vt_request *request);
     void (*wait)(vt_request *request);
     bool (*chain)(vt_request *request, const vt_group *next); /* NULL: it can't */

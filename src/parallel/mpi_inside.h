@@ -36,10 +36,9 @@ typedef struct {
     size_t volume;   /* in bytes, over all ranks or of one */
     int count, over; /* requests; the first `over` have finished */
     MPI_Request *requests;
-    int *counts; /* of the ranks; and behind them, where they differ, their offsets */
-    void *to;    /* where the result is copied to from `from`; NULL: MPI puts it where it belongs */
+    int *counts;       /* of the ranks; and behind them, where they differ, their offsets */
+    vt_group_bytes to; /* where the result is copied to from `from`; NULL: MPI puts it where it belongs */
     const void *from;
-    size_t bytes;
 } vt_mpi_operation;
 
 /* Ends the job if MPI reports an error. */

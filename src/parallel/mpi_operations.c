@@ -14,15 +14,6 @@ static MPI_Comm communicator(const vt_group *group)
     return *(const MPI_Comm *)group->state;
 }
 
-static vt_mpi_operation *operation_begin(const char *name, size_t volume, vt_request *request)
-{
-    vt_mpi_operation *work = vt_allocate(1, sizeof *work, "communication over MPI");
-    work->name = name;
-    work->volume = volume;
-    request->state = work;
-    return work;
-}
-
 static void operation_close(vt_mpi_operation *work)
 {
     free(work->requests);
@@ -38,127 +29,101 @@ static MPI_Request *next(vt_mpi_operation *work)
     return &work->requests[work->count++];
 }
 
-static int part(int64_t left, int64_t largest)
-{
-    return (int)(left < largest ? left : largest);
-}
-
 static const vt_mpi_state *state_of(const vt_group *group)
 {
     return group->engine->state;
 }
 
-static void mpi_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
+typedef enum { SEND, RECEIVE, BROADCAST, SUM, SUM_TO_ONE } call_kind;
+
+/* One MPI call, or several where it is too large for one. peer: the rank of the group that sends, receives or gets the
+ * sum. */
+static void call(vt_group *group, vt_mpi_operation *work, call_kind kind, vt_sum_type sum, vt_group_bytes memory,
+                 int peer)
 {
-    size_t size = type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float);
-    vt_mpi_operation *work = operation_begin("all-reduce", (size_t)count * size, request);
-    for (int64_t done = 0; done < count;) {
-        int now = part(count - done, state_of(group)->largest_count);
-        int code =
-            MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)done * size, now,
-                           type == VT_SUM_FLOAT64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, communicator(group), next(work));
+    const MPI_Comm comm = communicator(group);
+    const MPI_Datatype type = sum == VT_SUM_FLOAT64 ? MPI_DOUBLE : MPI_FLOAT;
+    const bool sums = kind >= SUM;
+    const size_t size = sums ? vt_sum_type_size(sum) : 1;
+    const size_t most = (size_t)(sums ? state_of(group)->largest_count : state_of(group)->largest_bytes);
+    for (size_t done = 0; done < memory.count;) {
+        char *at = memory.at + done;
+        const size_t left = (memory.count - done) / size;
+        const int now = (int)(left < most ? left : most);
+        MPI_Request *own = next(work);
+        const int code = kind == SEND          ? MPI_Isend(at, now, MPI_BYTE, peer, 0, comm, own)
+                         : kind == RECEIVE     ? MPI_Irecv(at, now, MPI_BYTE, peer, 0, comm, own)
+                         : kind == BROADCAST   ? MPI_Ibcast(at, now, MPI_BYTE, peer, comm, own)
+                         : kind == SUM         ? MPI_Iallreduce(MPI_IN_PLACE, at, now, type, MPI_SUM, comm, own)
+                         : peer == group->rank ? MPI_Ireduce(MPI_IN_PLACE, at, now, type, MPI_SUM, peer, comm, own)
+                                               : MPI_Ireduce(at, NULL, now, type, MPI_SUM, peer, comm, own);
         vt_mpi_check(group->engine, code, work->name, group->name);
-        done += now;
+        done += (size_t)now * size;
     }
 }
 
-/* Too large for one call: a reduction to each rank. */
-static void reduce_to_each(vt_group *group, vt_mpi_operation *work, float *data, const int64_t *counts)
+/* Too large for one call: one, or several, for each rank's part. */
+static void call_for_parts(vt_group *group, vt_mpi_operation *work, call_kind kind, const vt_group_operation *operation)
 {
-    for (int root = 0; root < group->size; data += counts[root++]) {
-        for (int64_t done = 0; done < counts[root];) {
-            int now = part(counts[root] - done, state_of(group)->largest_count);
-            float *own = data + done;
-            const bool receives = root == group->rank;
-            int code = MPI_Ireduce(receives ? MPI_IN_PLACE : own, receives ? own : NULL, now, MPI_FLOAT, MPI_SUM, root,
-                                   communicator(group), next(work));
-            vt_mpi_check(group->engine, code, work->name, group->name);
-            done += now;
-        }
-    }
+    char *at = operation->block.at;
+    for (int root = 0; root < group->size; at += operation->parts[root++])
+        call(group, work, kind, operation->type, (vt_group_bytes){at, operation->parts[root]}, root);
 }
 
-static void mpi_reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request)
+static void reduce_scatter(vt_group *group, vt_mpi_operation *work, const vt_group_operation *operation)
 {
-    int64_t total = 0, before = 0;
-    for (int i = 0; i < group->size; i++) {
-        if (i < group->rank) before += counts[i];
-        total += counts[i];
-    }
-    vt_mpi_operation *work = operation_begin("reduce-scatter", (size_t)total * sizeof *data, request);
-    if (total > state_of(group)->largest_count) {
-        reduce_to_each(group, work, data, counts);
+    if (operation->block.count / sizeof(float) > (size_t)state_of(group)->largest_count) {
+        call_for_parts(group, work, SUM_TO_ONE, operation);
         return;
     }
     work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
-    for (int i = 0; i < group->size; i++) work->counts[i] = (int)counts[i];
-    work->to = data + before;
-    work->from = data;
-    work->bytes = (size_t)counts[group->rank] * sizeof *data;
-    int code =
-        MPI_Ireduce_scatter(MPI_IN_PLACE, data, work->counts, MPI_FLOAT, MPI_SUM, communicator(group), next(work));
+    for (int i = 0; i < group->size; i++) work->counts[i] = (int)(operation->parts[i] / sizeof(float));
+    work->to = operation->receive;
+    work->from = operation->block.at;
+    int code = MPI_Ireduce_scatter(MPI_IN_PLACE, operation->block.at, work->counts, MPI_FLOAT, MPI_SUM,
+                                   communicator(group), next(work));
     vt_mpi_check(group->engine, code, work->name, group->name);
 }
 
-/* Transfers of bytes, in parts where they are too large for one call. */
-typedef enum { SEND, RECEIVE, BROADCAST } transfer;
-
-static void transfer_parts(vt_group *group, vt_mpi_operation *work, transfer kind, void *data, size_t bytes, int peer)
+static void all_gather(vt_group *group, vt_mpi_operation *work, const vt_group_operation *operation)
 {
-    const MPI_Comm comm = communicator(group);
-    for (size_t done = 0; done < bytes;) {
-        char *from = (char *)data + done;
-        const int now = part((int64_t)(bytes - done), state_of(group)->largest_bytes);
-        const int code = kind == SEND      ? MPI_Isend(from, now, MPI_BYTE, peer, 0, comm, next(work))
-                         : kind == RECEIVE ? MPI_Irecv(from, now, MPI_BYTE, peer, 0, comm, next(work))
-                                           : MPI_Ibcast(from, now, MPI_BYTE, peer, comm, next(work));
-        vt_mpi_check(group->engine, code, work->name, group->name);
-        done += (size_t)now;
-    }
-}
-
-static void mpi_all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request)
-{
-    size_t total = 0;
-    for (int i = 0; i < group->size; i++) total += bytes[i];
-    vt_mpi_operation *work = operation_begin("all-gather", total, request);
-    if (total > (size_t)state_of(group)->largest_bytes) {
-        char *place = data;
-        for (int root = 0; root < group->size; place += bytes[root++])
-            transfer_parts(group, work, BROADCAST, place, bytes[root], root);
+    if (operation->block.count > (size_t)state_of(group)->largest_bytes) {
+        call_for_parts(group, work, BROADCAST, operation);
         return;
     }
     work->counts = vt_allocate(2 * (size_t)group->size, sizeof *work->counts, "communication over MPI");
     int *offsets = work->counts + group->size;
     for (int i = 0, offset = 0; i < group->size; offset += work->counts[i++]) {
-        work->counts[i] = (int)bytes[i];
+        work->counts[i] = (int)operation->parts[i];
         offsets[i] = offset;
     }
-    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, data, work->counts, offsets, MPI_BYTE, communicator(group),
-                               next(work));
+    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, operation->block.at, work->counts, offsets, MPI_BYTE,
+                               communicator(group), next(work));
     vt_mpi_check(group->engine, code, work->name, group->name);
 }
 
-static void mpi_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
-                         size_t receive_bytes, int from, vt_request *request)
+static void mpi_start(vt_group *group, const vt_group_operation *operation, vt_request *request)
 {
-    const bool is_receive = send_bytes == 0 && group->receiving[0] != '\0';
-    vt_mpi_operation *work =
-        operation_begin(is_receive ? group->receiving : "exchange", send_bytes + receive_bytes, request);
-    work->is_receive = is_receive;
-    transfer_parts(group, work, RECEIVE, receive, receive_bytes, from);
-    transfer_parts(group, work, SEND, (void *)(uintptr_t)send, send_bytes, to);
-}
-
-static void mpi_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
-{
-    transfer_parts(group, operation_begin("broadcast", bytes, request), BROADCAST, data, bytes, root);
+    vt_mpi_operation *work = vt_allocate(1, sizeof *work, "communication over MPI");
+    const bool exchanges = operation->kind == VT_EXCHANGE;
+    work->is_receive = exchanges && operation->send.count == 0 && group->receiving[0] != '\0';
+    work->name = work->is_receive ? group->receiving : vt_group_operation_names[operation->kind];
+    work->volume = operation->block.count;
+    request->state = work;
+    if (operation->kind == VT_REDUCE_SCATTER) reduce_scatter(group, work, operation);
+    if (operation->kind == VT_ALL_GATHER) all_gather(group, work, operation);
+    if (operation->kind == VT_ALL_REDUCE) call(group, work, SUM, operation->type, operation->block, 0);
+    if (operation->kind == VT_BROADCAST)
+        call(group, work, BROADCAST, operation->type, operation->block, operation->from);
+    if (operation->kind != VT_EXCHANGE) return;
+    call(group, work, RECEIVE, operation->type, operation->receive, operation->from);
+    call(group, work, SEND, operation->type, operation->send, operation->to);
 }
 
 static void finish(vt_request *request)
 {
     vt_mpi_operation *work = request->state;
-    if (work->to != NULL) memmove(work->to, work->from, work->bytes);
+    if (work->to.at != NULL) memmove(work->to.at, work->from, work->to.count);
     operation_close(work);
     request->state = NULL;
 }
@@ -191,11 +156,7 @@ static void mpi_advance(vt_engine *engine)
 
 void vt_mpi_operations_fill(vt_engine *engine)
 {
-    engine->all_reduce = mpi_all_reduce;
-    engine->reduce_scatter = mpi_reduce_scatter;
-    engine->all_gather = mpi_all_gather;
-    engine->exchange = mpi_exchange;
-    engine->broadcast = mpi_broadcast;
+    engine->start = mpi_start;
     engine->test = mpi_test;
     engine->wait = mpi_wait;
     engine->advance = mpi_advance;

@@ -39,16 +39,6 @@ static bool is_capturing(const vt_group *group)
     return status == cudaStreamCaptureStatusActive;
 }
 
-/* The operation's stream waits for the work on the back end's stream so far. */
-static vt_nccl_communicator *begin(vt_group *group, const char *what)
-{
-    vt_nccl_communicator *c = group->state;
-    if (group->backend == NULL) return c;
-    check_cuda(group, what, cudaEventRecord(c->begin, compute_stream(group)));
-    check_cuda(group, what, cudaStreamWaitEvent(c->stream, c->begin, 0));
-    return c;
-}
-
 static void finish(vt_group *group, const char *what, vt_request *request)
 {
     vt_nccl_communicator *c = group->state;
@@ -79,137 +69,110 @@ static void close_operation(vt_request *request)
     request->state = NULL;
 }
 
-/* The memory that NCCL works on: the group's own; or of a host group a room of its communicator, with the bytes from
- * `first` on that this rank gives copied there. */
-static char *enter(vt_group *group, const char *what, void *memory, size_t bytes, size_t first, size_t given)
+/* A host group's operation, in a room of its communicator, where what this rank gives is copied. */
+static vt_group_operation enter_room(vt_group *group, const char *what, const vt_group_operation *operation)
 {
     vt_nccl_communicator *c = group->state;
-    if (group->backend != NULL) return memory;
-    if (bytes > c->room_bytes) {
+    if (operation->block.count > c->room_bytes) {
         cudaFree(c->room);
-        check_cuda(group, what, cudaMalloc(&c->room, bytes));
-        c->room_bytes = bytes;
+        check_cuda(group, what, cudaMalloc(&c->room, operation->block.count));
+        c->room_bytes = operation->block.count;
     }
-    char *room = c->room;
-    if (given > 0)
+    const vt_group_operation moved = vt_group_operation_on(operation, c->room);
+    if (moved.send.count > 0)
         check_cuda(
             group, what,
-            cudaMemcpyAsync(room + first, (const char *)memory + first, given, cudaMemcpyHostToDevice, c->stream));
-    return room;
+            cudaMemcpyAsync(moved.send.at, operation->send.at, moved.send.count, cudaMemcpyHostToDevice, c->stream));
+    return moved;
 }
 
-/* Ends the submitting. Of a host group the host waits, up to the time-out, and copies back what came. */
-static void leave(vt_group *group, const char *what, void *memory, const void *device, size_t bytes,
-                  vt_request *request)
+/* The host waits, up to the time-out, and copies back what came. */
+static void leave_room(vt_group *group, const char *what, const vt_group_operation *operation, const char *received,
+                       vt_request *request)
 {
-    finish(group, what, request);
-    if (group->backend != NULL) return;
     const double begin = vt_clock_seconds();
     while (cudaEventQuery(request->state) == cudaErrorNotReady) {
         if (vt_clock_seconds() > begin + group->engine->timeout) fail(group, what, late);
         vt_nccl_rest(begin);
     }
-    check_cuda(group, what, cudaMemcpy(memory, device, bytes, cudaMemcpyDeviceToHost));
+    check_cuda(group, what,
+               cudaMemcpy(operation->receive.at, received, operation->receive.count, cudaMemcpyDeviceToHost));
     close_operation(request);
 }
 
-static void all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
-{
-    static const char what[] = "all-reduce";
-    vt_nccl_communicator *c = begin(group, what);
-    ncclDataType_t kind = type == VT_SUM_FLOAT64 ? ncclFloat64 : ncclFloat32;
-    size_t bytes = (size_t)count * (type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float));
-    char *device = enter(group, what, data, bytes, 0, bytes);
-    check(
-        group, what,
-        vt_nccl_state_of(group)->nccl->ncclAllReduce(device, device, (size_t)count, kind, ncclSum, c->comm, c->stream));
-    leave(group, what, data, device, bytes, request);
-}
-
-static bool all_equal(const int64_t *counts, int size)
+static bool all_equal(const size_t *parts, int size)
 {
     for (int i = 1; i < size; i++)
-        if (counts[i] != counts[0]) return false;
+        if (parts[i] != parts[0]) return false;
     return true;
 }
 
-/* Parts of different lengths: each rank's is reduced to it, all in one group of calls. */
-static void reduce_scatter(vt_group *group, float *data, const int64_t *counts, vt_request *request)
+/* Parts of different lengths: one call for each, all in one group of calls. */
+static void submit_parts(vt_group *group, const char *what, const vt_group_operation *o)
 {
-    static const char what[] = "reduce-scatter";
     const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
-    vt_nccl_communicator *c = begin(group, what);
-    VT_ASSERT(group->backend != NULL); /* figures are never scattered */
-    if (all_equal(counts, group->size)) {
-        check(group, what,
-              nccl->ncclReduceScatter(data, data + group->rank * counts[0], (size_t)counts[0], ncclFloat32, ncclSum,
-                                      c->comm, c->stream));
-    } else {
-        check(group, what, nccl->ncclGroupStart());
-        float *part = data;
-        for (int i = 0; i < group->size; i++) {
-            if (counts[i] > 0)
-                check(group, what,
-                      nccl->ncclReduce(part, part, (size_t)counts[i], ncclFloat32, ncclSum, i, c->comm, c->stream));
-            part += counts[i];
-        }
-        check(group, what, nccl->ncclGroupEnd());
-    }
-    finish(group, what, request);
-}
-
-static void all_gather(vt_group *group, void *data, const size_t *bytes, vt_request *request)
-{
-    static const char what[] = "all-gather";
-    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
-    vt_nccl_communicator *c = begin(group, what);
-    size_t total = 0, before = 0;
-    bool equal = true;
-    for (int i = 0; i < group->size; i++) {
-        if (i < group->rank) before += bytes[i];
-        total += bytes[i];
-        equal = equal && bytes[i] == bytes[0];
-    }
-    char *whole = enter(group, what, data, total, before, bytes[group->rank]);
-    if (equal) {
-        check(group, what, nccl->ncclAllGather(whole + before, whole, bytes[0], ncclInt8, c->comm, c->stream));
-    } else {
-        check(group, what, nccl->ncclGroupStart());
-        char *part = whole;
-        for (int i = 0; i < group->size; i++) {
-            if (bytes[i] > 0)
-                check(group, what, nccl->ncclBroadcast(part, part, bytes[i], ncclInt8, i, c->comm, c->stream));
-            part += bytes[i];
-        }
-        check(group, what, nccl->ncclGroupEnd());
-    }
-    leave(group, what, data, whole, total, request);
-}
-
-static void exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
-                     int from, vt_request *request)
-{
-    static const char what[] = "exchange";
-    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
-    vt_nccl_communicator *c = begin(group, what);
-    const bool is_host = group->backend == NULL; /* what comes lies behind what is sent */
-    char *room = enter(group, what, (void *)(uintptr_t)send, send_bytes + receive_bytes, 0, send_bytes);
-    void *in = is_host ? room + send_bytes : receive;
+    const vt_nccl_communicator *c = group->state;
+    char *part = o->block.at;
     check(group, what, nccl->ncclGroupStart());
-    if (send_bytes > 0) check(group, what, nccl->ncclSend(room, send_bytes, ncclInt8, to, c->comm, c->stream));
-    if (receive_bytes > 0) check(group, what, nccl->ncclRecv(in, receive_bytes, ncclInt8, from, c->comm, c->stream));
+    for (int i = 0; i < group->size; part += o->parts[i++]) {
+        if (o->parts[i] == 0) continue;
+        check(group, what,
+              o->kind == VT_ALL_GATHER ? nccl->ncclBroadcast(part, part, o->parts[i], ncclInt8, i, c->comm, c->stream)
+                                       : nccl->ncclReduce(part, part, o->parts[i] / sizeof(float), ncclFloat32, ncclSum,
+                                                          i, c->comm, c->stream));
+    }
     check(group, what, nccl->ncclGroupEnd());
-    leave(group, what, receive, in, receive_bytes, request);
 }
 
-static void broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
+static void submit_exchange(vt_group *group, const char *what, const vt_group_operation *o)
 {
-    static const char what[] = "broadcast";
-    vt_nccl_communicator *c = begin(group, what);
-    char *device = enter(group, what, data, bytes, 0, group->rank == root ? bytes : 0);
-    check(group, what,
-          vt_nccl_state_of(group)->nccl->ncclBroadcast(device, device, bytes, ncclInt8, root, c->comm, c->stream));
-    leave(group, what, data, device, bytes, request);
+    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
+    const vt_nccl_communicator *c = group->state;
+    check(group, what, nccl->ncclGroupStart());
+    if (o->send.count > 0)
+        check(group, what, nccl->ncclSend(o->send.at, o->send.count, ncclInt8, o->to, c->comm, c->stream));
+    if (o->receive.count > 0)
+        check(group, what, nccl->ncclRecv(o->receive.at, o->receive.count, ncclInt8, o->from, c->comm, c->stream));
+    check(group, what, nccl->ncclGroupEnd());
+}
+
+static void submit(vt_group *group, const char *what, const vt_group_operation *o)
+{
+    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
+    const vt_nccl_communicator *c = group->state;
+    const ncclDataType_t type = o->type == VT_SUM_FLOAT64 ? ncclFloat64 : ncclFloat32;
+    const size_t size = vt_sum_type_size(o->type);
+    ncclResult_t result = ncclSuccess;
+    if (o->kind == VT_EXCHANGE)
+        submit_exchange(group, what, o);
+    else if (o->kind == VT_ALL_REDUCE)
+        result =
+            nccl->ncclAllReduce(o->send.at, o->receive.at, o->block.count / size, type, ncclSum, c->comm, c->stream);
+    else if (o->kind == VT_BROADCAST)
+        result = nccl->ncclBroadcast(o->block.at, o->block.at, o->block.count, ncclInt8, o->from, c->comm, c->stream);
+    else if (!all_equal(o->parts, group->size))
+        submit_parts(group, what, o);
+    else if (o->kind == VT_ALL_GATHER)
+        result = nccl->ncclAllGather(o->send.at, o->receive.at, o->send.count, ncclInt8, c->comm, c->stream);
+    else
+        result = nccl->ncclReduceScatter(o->send.at, o->receive.at, o->receive.count / size, type, ncclSum, c->comm,
+                                         c->stream);
+    check(group, what, result);
+}
+
+static void start(vt_group *group, const vt_group_operation *operation, vt_request *request)
+{
+    const char *what = vt_group_operation_names[operation->kind];
+    const bool is_host = group->backend == NULL;
+    const vt_nccl_communicator *c = group->state;
+    if (!is_host) { /* it comes after the work on the back end's stream so far */
+        check_cuda(group, what, cudaEventRecord(c->begin, compute_stream(group)));
+        check_cuda(group, what, cudaStreamWaitEvent(c->stream, c->begin, 0));
+    }
+    const vt_group_operation here = is_host ? enter_room(group, what, operation) : *operation;
+    submit(group, what, &here);
+    finish(group, what, request);
+    if (is_host) leave_room(group, what, operation, here.receive.at, request);
 }
 
 /* ---- requests ---- */
@@ -241,11 +204,7 @@ static bool chain(vt_request *request, const vt_group *next)
 
 void vt_nccl_operations_fill(vt_engine *engine)
 {
-    engine->all_reduce = all_reduce;
-    engine->reduce_scatter = reduce_scatter;
-    engine->all_gather = all_gather;
-    engine->exchange = exchange;
-    engine->broadcast = broadcast;
+    engine->start = start;
     engine->test = test;
     engine->wait = wait;
     engine->chain = chain;

@@ -401,7 +401,8 @@ cudaError_t fake_cudaEventQuery(cudaEvent_t event)
 
 cudaError_t fake_cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
-    *status = ((fake_stream *)stream)->capture != NULL ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    const bool captures = stream != NULL && ((fake_stream *)stream)->capture != NULL; /* NULL: the default stream */
+    *status = captures ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 

@@ -63,28 +63,22 @@ static void fill(const alone *a)
 }
 
 /* With one rank each leaves the numbers unchanged, in place or at the destination. */
-static void run(alone *a, int operation)
+static void run(alone *a, vt_group_operation_kind kind)
 {
-    static const int64_t counts[1] = {COUNT};
-    static const size_t bytes[1] = {COUNT * sizeof(float)};
+    const vt_group_bytes own = {(char *)a->data, sizeof a->values}, other = {(char *)a->other, sizeof a->values};
+    const bool exchanges = kind == VT_EXCHANGE;
+    const vt_group_operation operation = {.kind = kind,
+                                          .block = exchanges ? (vt_group_bytes){NULL, 2 * own.count} : own,
+                                          .send = own,
+                                          .receive = exchanges ? other : own,
+                                          .parts = &own.count};
     vt_request request = {.group = &a->device};
-    const vt_engine *e = a->engine;
-    if (operation == 0) e->all_reduce(&a->device, VT_SUM_FLOAT32, a->data, COUNT, &request);
-    if (operation == 1) e->reduce_scatter(&a->device, a->data, counts, &request);
-    if (operation == 2) e->all_gather(&a->device, a->data, bytes, &request);
-    if (operation == 3) e->exchange(&a->device, a->data, *bytes, 0, a->other, *bytes, 0, &request);
-    if (operation == 4) e->broadcast(&a->device, a->data, *bytes, 0, &request);
-    e->wait(&request);
-}
-
-static bool is_elsewhere(int operation)
-{
-    return operation == 3;
+    a->engine->start(&a->device, &operation, &request);
+    a->engine->wait(&request);
 }
 
 GPU_TEST(nccl_of_one_rank)
 {
-    static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "exchange", "broadcast"};
     alone a;
     if (!vt_test_gpu_alone() || !path_is_available(PATH_GPU) || getenv("VITRAIN_TEST_GPU") != NULL)
         return vt_test_skip("on a GPU alone (VITRAIN_TEST_PATHS=gpu)");
@@ -95,17 +89,19 @@ GPU_TEST(nccl_of_one_rank)
         alone_close(&a);
         return;
     }
-    for (int operation = 0; operation < 5; operation++) {
+    for (vt_group_operation_kind kind = VT_ALL_REDUCE; kind <= VT_BROADCAST; kind++) {
+        const float *result = kind == VT_EXCHANGE ? a.other : a.data;
+        const char *name = vt_group_operation_names[kind];
         fill(&a);
-        run(&a, operation);
-        expect_values(&a, is_elsewhere(operation) ? a.other : a.data, names[operation]);
+        run(&a, kind);
+        expect_values(&a, result, name);
         fill(&a);
         EXPECT_OK(a.backend->check(a.backend));
         EXPECT(a.backend->record_begin(a.backend));
-        run(&a, operation);
-        EXPECT(a.backend->record_end(a.backend), "%s is not recorded", names[operation]);
+        run(&a, kind);
+        EXPECT(a.backend->record_end(a.backend), "%s is not recorded", name);
         EXPECT(a.backend->replay(a.backend));
-        expect_values(&a, is_elsewhere(operation) ? a.other : a.data, names[operation]);
+        expect_values(&a, result, name);
     }
     alone_close(&a);
 }

@@ -116,6 +116,83 @@ static ncclResult_t group_call(void)
     return ncclSuccess;
 }
 
+/* Collective calls of rank 1 of 3: what they were asked for, in words. Of each number that a rank gets, which is the
+ * one that it gives or one of those in turn, they make one more. */
+enum { RANKS = 3 };
+static vt_text said;
+
+typedef struct {
+    const float *from;
+    float *to;
+    size_t given, got;
+} collective;
+
+static void do_collective(const void *arguments)
+{
+    const collective *c = arguments;
+    float given[2 * RANKS]; /* what is got may lie in its place */
+    VT_ASSERT(c->given <= 2 * RANKS);
+    memcpy(given, c->from, c->given * sizeof *given);
+    for (size_t i = 0; i < c->got; i++) c->to[i] = given[i % c->given] + 1;
+}
+
+static ncclResult_t collect(const char *what, const void *from, size_t given, void *to, size_t got, int root,
+                            cudaStream_t stream)
+{
+    const collective call = {from, to, given, got};
+    vt_text_append(&said, "%s%zu %s", said.length > 0 ? ", " : "", given, what);
+    if (root >= 0) vt_text_append(&said, " at %d", root);
+    fake_runtime_do_in(stream, do_collective, &call, sizeof call);
+    return ncclSuccess;
+}
+
+static ncclResult_t all_reduce_it(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t sum,
+                                  ncclComm_t c, cudaStream_t stream)
+{
+    VT_ASSERT(type == ncclFloat32 && sum == ncclSum && c != NULL);
+    return collect("summed", send, count, receive, count, -1, stream);
+}
+
+static ncclResult_t scatter_it(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t sum,
+                               ncclComm_t c, cudaStream_t stream)
+{
+    VT_ASSERT(type == ncclFloat32 && sum == ncclSum && c != NULL && (const float *)send + count == receive);
+    return collect("scattered", receive, count, receive, count, -1, stream);
+}
+
+static ncclResult_t reduce_it(const void *send, void *receive, size_t count, ncclDataType_t type, ncclRedOp_t sum,
+                              int root, ncclComm_t c, cudaStream_t stream)
+{
+    VT_ASSERT(type == ncclFloat32 && sum == ncclSum && c != NULL);
+    return collect("summed", send, count, receive, count, root, stream);
+}
+
+static ncclResult_t gather_it(const void *send, void *receive, size_t bytes, ncclDataType_t type, ncclComm_t c,
+                              cudaStream_t stream)
+{
+    const size_t count = bytes / sizeof(float);
+    VT_ASSERT(type == ncclInt8 && c != NULL);
+    return collect("gathered", send, count, receive, RANKS * count, -1, stream);
+}
+
+static ncclResult_t broadcast_it(const void *send, void *receive, size_t bytes, ncclDataType_t type, int root,
+                                 ncclComm_t c, cudaStream_t stream)
+{
+    const size_t count = bytes / sizeof(float);
+    VT_ASSERT(type == ncclInt8 && c != NULL);
+    return collect("sent", send, count, receive, count, root, stream);
+}
+
+/* Waits for the copy. */
+static cudaError_t copy_at_once(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    cudaStream_t stream = NULL;
+    VT_ASSERT(fake_cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    VT_ASSERT(fake_cudaMemcpyAsync(to, from, bytes, kind, stream) == cudaSuccess);
+    VT_ASSERT(fake_cudaStreamSynchronize(stream) == cudaSuccess);
+    return fake_cudaStreamDestroy(stream);
+}
+
 static const vt_nccl stand_in = {.ncclGetVersion = get_version,
                                  .ncclGetErrorString = error_string,
                                  .ncclGetLastError = last_error,
@@ -126,6 +203,11 @@ static const vt_nccl stand_in = {.ncclGetVersion = get_version,
                                  .ncclCommFinalize = finalize,
                                  .ncclCommDestroy = destroy,
                                  .ncclCommAbort = destroy,
+                                 .ncclAllReduce = all_reduce_it,
+                                 .ncclReduceScatter = scatter_it,
+                                 .ncclReduce = reduce_it,
+                                 .ncclAllGather = gather_it,
+                                 .ncclBroadcast = broadcast_it,
                                  .ncclSend = send_it,
                                  .ncclRecv = receive_it,
                                  .ncclGroupStart = group_call,
@@ -138,6 +220,7 @@ static vt_status library(const vt_nccl **result)
 }
 
 #define vt_library_nccl library
+#define cudaMemcpy copy_at_once
 #define vt_engine_has_nccl stages_has_nccl
 #define vt_engine_open_nccl stages_open_nccl
 #define vt_nccl_rest stages_rest
@@ -398,6 +481,89 @@ TEST(a_recorded_step_waits_for_its_sends)
     EXPECT(record_step(&all[1], false) == cudaErrorStreamCaptureUnjoined);
     close_operation(&all[1].place.out[VT_SENT_GRADIENT].request); /* it can't be waited for any more */
     close_all(all, 2);
+}
+
+/* ---- the other operations ---- */
+
+typedef void run_on(vt_group *group, float *data);
+
+static void sum_up(vt_group *group, float *data)
+{
+    vt_group_all_reduce(group, VT_SUM_FLOAT32, data, 6, NULL);
+}
+
+static void scatter_parts(vt_group *group, float *data)
+{
+    vt_group_reduce_scatter(group, data, (const int64_t[]){1, 2, 3}, NULL);
+}
+
+static void scatter_evenly(vt_group *group, float *data)
+{
+    vt_group_reduce_scatter(group, data, (const int64_t[]){2, 2, 2}, NULL);
+}
+
+static void gather_parts(vt_group *group, float *data)
+{
+    vt_group_all_gather(group, data, (const size_t[]){4, 8, 12}, NULL);
+}
+
+static void gather_with_gap(vt_group *group, float *data)
+{
+    vt_group_all_gather(group, data, (const size_t[]){12, 12, 0}, NULL);
+}
+
+static void gather_evenly(vt_group *group, float *data)
+{
+    vt_group_all_gather(group, data, (const size_t[]){8, 8, 8}, NULL);
+}
+
+static void tell(vt_group *group, float *data)
+{
+    vt_group_broadcast(group, data, 6 * sizeof *data, 1);
+}
+
+static void hear(vt_group *group, float *data)
+{
+    vt_group_broadcast(group, data, 6 * sizeof *data, 2);
+}
+
+/* What they ask NCCL for, and what a group over the host's memory then has of 10 … 15: the others' numbers are not sent
+ * to the device, whose memory is NaN at first. */
+TEST(collectives_over_nccl)
+{
+    static const struct {
+        run_on *run;
+        const char *calls;
+        float result[6];
+    } cases[] = {{sum_up, "6 summed", {11, 12, 13, 14, 15, 16}},
+                 {scatter_parts, "1 summed at 0, 2 summed at 1, 3 summed at 2", {10, 12, 13, 13, 14, 15}},
+                 {scatter_evenly, "2 scattered", {10, 11, 13, 14, 14, 15}},
+                 {gather_parts, "1 sent at 0, 2 sent at 1, 3 sent at 2", {NAN, 12, 13, NAN, NAN, NAN}},
+                 {gather_with_gap, "3 sent at 0, 3 sent at 1", {NAN, NAN, NAN, 14, 15, 16}},
+                 {gather_evenly, "2 gathered", {13, 14, 13, 14, 13, 14}},
+                 {tell, "6 sent at 1", {10, 11, 12, 13, 14, 15}},
+                 {hear, "6 sent at 2", {NAN, NAN, NAN, NAN, NAN, NAN}}};
+    const vt_launch launch = {.rank = 1, .world_size = RANKS, .address = "localhost", .port = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float data[6] = {10, 11, 12, 13, 14, 15};
+        vt_engine *engine = NULL;
+        vt_group *group = NULL;
+        fake_runtime_begin(true, true); /* what is polled must run by itself */
+        EXPECT_OK(stages_open_nccl(&launch, NULL, 60, &engine));
+        EXPECT_OK(vt_group_open(engine, "world", (const int[]){0, 1, 2}, RANKS, 1, 0, NULL, &group));
+        cases[i].run(group, data);
+        EXPECT_TEXT(said.characters, cases[i].calls);
+        for (int k = 0; k < 6; k++) {
+            const float expected = cases[i].result[k];
+            EXPECT(isnan(expected) ? isnan(data[k]) : data[k] == expected, "%s: number %d is %g, not %g",
+                   cases[i].calls, k, (double)data[k], (double)expected);
+        }
+        vt_text_close(&said);
+        vt_group_close(&group);
+        vt_engine_close(&engine);
+        close_wires();
+        EXPECT(fake_runtime_is_clean(), "streams, events or memory were not given back");
+    }
 }
 
 #else
