@@ -12,9 +12,6 @@ typedef struct {
     double *sums; /* of squared gradients by rows and columns; in the memory of all tensors, as the others are */
     float *scales;
     double *sizes; /* [2], sums of squares: of its values, and of its gradients divided by the roots of their means */
-    const float *gradients;
-    uint16_t *rounded; /* values; or NULL */
-    float *values, *row, *column, *moment1, *moment2;
 } tensor_of;
 
 typedef struct {
@@ -53,7 +50,7 @@ static vt_factored shape_of(const vt_whole_part *part)
 {
     const vt_parameter *p = part->parameter;
     const int last = p->dimensions - 1;
-    vt_factored shape = {.elements = (double)p->whole_count, .first = part->piece.first, .count = part->piece.count};
+    vt_factored shape = {.elements = (double)p->whole_count, .first = part->first, .count = part->own.count};
     if (!is_factored(p)) return shape;
     shape.matrices = 1;
     for (int i = 0; i < last - 1; i++) shape.matrices *= p->shape[i];
@@ -70,12 +67,6 @@ static vt_factored shape_of(const vt_whole_part *part)
     else
         VT_ASSERT(p->split < 0);
     return shape;
-}
-
-static float *kept_of(const vt_optimizer *optimizer, const vt_parameter *parameter, int state)
-{
-    const vt_kept_place *place = &optimizer->kept->places[state];
-    return place->state != NULL ? place->parts[parameter->index].memory.numbers : NULL;
 }
 
 static void close_adafactor(const vt_optimizer *optimizer)
@@ -104,19 +95,11 @@ static vt_status open_adafactor(vt_optimizer *optimizer)
     VT_TAKE(backend, VT_MEMORY_WORKSPACE, sums, a->scales);
     int64_t next = 0;
     for (int64_t i = 0; i < optimizer->whole.count; i++) {
-        const vt_whole_part *part = &optimizer->whole.parts[i];
         tensor_of *t = &a->tensors[i];
         t->sums = a->sums + next;
         t->scales = a->scales + next;
         next += vt_factored_sums(&t->shape);
         t->sizes = a->sums + sums + 2 * i;
-        t->gradients = optimizer->parameters->gradients + part->gradient;
-        t->values = optimizer->parameters->values + part->value;
-        t->rounded = vt_parameters_rounded(optimizer->parameters, part->value);
-        t->row = kept_of(optimizer, part->parameter, ROW);
-        t->column = kept_of(optimizer, part->parameter, COLUMN);
-        t->moment1 = kept_of(optimizer, part->parameter, MOMENT1);
-        t->moment2 = kept_of(optimizer, part->parameter, MOMENT2);
     }
 done:
     return status;
@@ -133,46 +116,51 @@ static void add_squares(const vt_optimizer *optimizer, double *result)
         const tensor_of *t = &a->tensors[i];
         const vt_whole_part *part = &optimizer->whole.parts[i];
         if (t->shape.rows > 0 && part->counts)
-            backend->factored_squares(backend, &t->shape, t->gradients, t->sums, part->share, result);
+            backend->factored_squares(backend, &t->shape, part->own.gradients, t->sums, part->share, result);
         else
-            backend->sum_of_squares(backend, t->gradients, t->shape.count, part->share, result);
+            backend->sum_of_squares(backend, part->own.gradients, part->own.count, part->share, result);
     }
 }
 
-static void find_scales(const vt_optimizer *optimizer, const tensor_of *t, bool counts)
+static void find_scales(const vt_optimizer *optimizer, const vt_whole_part *part, const tensor_of *t, bool counts)
 {
     vt_backend *backend = optimizer->backend;
+    const vt_optimizer_span *own = &part->own;
     if (t->shape.rows > 0)
-        backend->adafactor_means(backend, &optimizer->rule, optimizer->state, &t->shape, t->sums, t->row, t->column,
-                                 t->scales);
-    if (t->shape.count > 0)
-        backend->adafactor_norm(backend, &optimizer->rule, optimizer->state, &t->shape, t->gradients, t->values,
-                                t->scales, t->moment2, counts ? t->sizes : NULL);
+        backend->adafactor_means(backend, &optimizer->rule, optimizer->state, &t->shape, t->sums,
+                                 own->kept[ROW].numbers, own->kept[COLUMN].numbers, t->scales);
+    if (own->count > 0)
+        backend->adafactor_norm(backend, &optimizer->rule, optimizer->state, &t->shape, own->gradients, own->values,
+                                t->scales, own->kept[MOMENT2].numbers, counts ? t->sizes : NULL);
 }
 
-static void apply(const vt_optimizer *optimizer, const tensor_of *t)
+static void apply(const vt_optimizer *optimizer, const vt_whole_part *part, const tensor_of *t)
 {
     vt_backend *backend = optimizer->backend;
-    if (t->shape.count > 0)
-        backend->adafactor_apply(backend, &optimizer->rule, optimizer->state, &t->shape, t->gradients, t->scales,
-                                 t->moment2, t->sizes, t->values, t->rounded, t->moment1);
+    const vt_optimizer_span *own = &part->own;
+    if (own->count > 0)
+        backend->adafactor_apply(backend, &optimizer->rule, optimizer->state, &t->shape, own->gradients, t->scales,
+                                 own->kept[MOMENT2].numbers, t->sizes, own->values, own->rounded,
+                                 own->kept[MOMENT1].numbers);
 }
 
 static void step_adafactor(const vt_optimizer *optimizer)
 {
     const adafactor *a = optimizer->whole.memory;
-    const int64_t count = optimizer->whole.count, sums = a->count - 2 * count;
-    if (optimizer->whole.group->size == 1) { /* tensor by tensor, which then lies in a cache */
+    const vt_whole *whole = &optimizer->whole;
+    const int64_t count = whole->count, sums = a->count - 2 * count;
+    if (whole->group->size == 1) { /* tensor by tensor, which then lies in a cache */
         for (int64_t i = 0; i < count; i++) {
-            find_scales(optimizer, &a->tensors[i], true);
-            apply(optimizer, &a->tensors[i]);
+            find_scales(optimizer, &whole->parts[i], &a->tensors[i], true);
+            apply(optimizer, &whole->parts[i], &a->tensors[i]);
         }
         return;
     }
-    vt_group_all_reduce(optimizer->whole.group, VT_SUM_FLOAT64, a->sums, sums, NULL);
-    for (int64_t i = 0; i < count; i++) find_scales(optimizer, &a->tensors[i], optimizer->whole.parts[i].counts);
-    vt_group_all_reduce(optimizer->whole.group, VT_SUM_FLOAT64, a->sums + sums, 2 * count, NULL);
-    for (int64_t i = 0; i < count; i++) apply(optimizer, &a->tensors[i]);
+    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums, sums, NULL);
+    for (int64_t i = 0; i < count; i++)
+        find_scales(optimizer, &whole->parts[i], &a->tensors[i], whole->parts[i].counts);
+    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums + sums, 2 * count, NULL);
+    for (int64_t i = 0; i < count; i++) apply(optimizer, &whole->parts[i], &a->tensors[i]);
 }
 
 /* pos_embed is split over the context axis, too. */

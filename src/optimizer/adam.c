@@ -8,10 +8,11 @@ void vt_adam_configure(const vt_config *config, vt_update *rule)
     rule->epsilon = config->eps;
 }
 
-void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                    float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count)
+void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state,
+                    const vt_optimizer_span *own)
 {
-    backend->update(backend, rule, state, gradients, values, rounded, states[0].numbers, states[1].numbers, count);
+    backend->update(backend, rule, state, own->gradients, own->values, own->rounded, own->kept[0].numbers,
+                    own->kept[1].numbers, own->count);
 }
 
 #define ADAM(name_)                                                                                                    \

@@ -24,14 +24,14 @@ static void configure(const vt_config *config, vt_update *rule)
     rule->block = (int32_t)config->optimizer_block;
 }
 
-static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count)
+static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const vt_optimizer_span *own)
 {
-    if (states[0].codes == NULL)
-        vt_adam_update(backend, rule, state, gradients, values, rounded, states, count);
+    const vt_kept_memory *kept = own->kept;
+    if (kept[0].codes == NULL)
+        vt_adam_update(backend, rule, state, own);
     else
-        backend->update_in_codes(backend, rule, state, gradients, values, rounded, states[0].codes, states[0].scales,
-                                 states[1].codes, states[1].scales, count);
+        backend->update_in_codes(backend, rule, state, own->gradients, own->values, own->rounded, kept[0].codes,
+                                 kept[0].scales, kept[1].codes, kept[1].scales, own->count);
 }
 
 #define IN_8_BITS(wide)                                                                                                \

@@ -31,6 +31,15 @@ typedef struct {
     float *scales; /* of the codes' blocks */
 } vt_kept_memory;
 
+/* Neighbours among what a rank updates; all memory is the back end's. */
+typedef struct {
+    int64_t count;
+    const float *gradients;
+    float *values;
+    uint16_t *rounded;                   /* where an update also rounds the values to; NULL: nowhere */
+    vt_kept_memory kept[VT_KEPT_PLACES]; /* each place has one form for all of them */
+} vt_optimizer_span;
+
 typedef struct vt_whole_update vt_whole_update; /* below */
 typedef struct {
     const char *name;
@@ -42,10 +51,9 @@ typedef struct {
     int64_t (*grain)(const vt_config *config);
     /* Adds to the rule what the configuration says for this kind alone; NULL: nothing. */
     void (*configure)(const vt_config *config, vt_update *rule);
-    /* Changes `count` elements, of which all states have one form each, and rounds them to rule->rounded unless
-     * `rounded` is NULL. */
-    void (*update)(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count);
+    /* One update, none if the state's factor is NaN. */
+    void (*update)(vt_backend *backend, const vt_update *rule, const vt_step_state *state,
+                   const vt_optimizer_span *own);
     const vt_whole_update *whole; /* for the tensors that it takes, in place of `update`; NULL: for none */
 } vt_optimizer_kind;
 
@@ -56,8 +64,8 @@ VT_OPTIMIZERS(VT_OPTIMIZER_ROW) /* each in a file of its own */
 /* adam.c's, for other kinds, too. The update hands the back end the first two states, in numbers; NULL for each that
  * isn't kept. */
 void vt_adam_configure(const vt_config *config, vt_update *rule);
-void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                    float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count);
+void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state,
+                    const vt_optimizer_span *own);
 
 /* By the option `optimizer`. */
 extern const vt_optimizer_kind *const vt_optimizer_kinds[];
@@ -76,10 +84,10 @@ typedef struct vt_optimizer vt_optimizer; /* optimizer.h */
 /* What this rank updates of a tensor. */
 typedef struct {
     const vt_parameter *parameter;
-    vt_piece piece;          /* of this rank's part; its count may be 0 */
-    int64_t value, gradient; /* where it begins in the block of values, of gradients */
-    bool counts;             /* of the ranks of the group that have the same piece, this is the first */
-    double share;            /* 1 / the number of ranks, of all, that have the same piece */
+    int64_t first;         /* element of this rank's part of it */
+    vt_optimizer_span own; /* from there on; its count may be 0 */
+    bool counts;           /* of the ranks of the group that have the same elements, this is the first */
+    double share;          /* 1 / the number of ranks, of all, that have the same elements */
 } vt_whole_part;
 
 typedef struct {
@@ -97,8 +105,7 @@ struct vt_whole_update {
     /* *result += this rank's share of the squares of all gradients, which begins a step; NULL: the kind's first pass
      * over the gradients has no use for their squares, or the kind doesn't take all tensors. */
     void (*squares)(const vt_optimizer *optimizer, double *result);
-    /* Collective over the group: one update, none if the state's factor is NaN. It rounds the values, too, where
-     * vt_parameters_rounded says so. */
+    /* Collective over the group: one update, none if the state's factor is NaN. */
     void (*step)(const vt_optimizer *optimizer);
     void (*close)(const vt_optimizer *optimizer);
 };

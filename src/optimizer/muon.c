@@ -81,7 +81,7 @@ static vt_status open_muon(vt_optimizer *optimizer)
         m->matrices[i] = (matrix_of){i, p->whole_count, (double)p->whole_count * (double)shorter(p), 0};
         if (m->matrices[i].elements > largest) largest = m->matrices[i].elements;
         if (shorter(p) > side) side = shorter(p);
-        if (optimizer->whole.parts[i].piece.count > piece) piece = optimizer->whole.parts[i].piece.count;
+        if (optimizer->whole.parts[i].own.count > piece) piece = optimizer->whole.parts[i].own.count;
     }
     qsort(m->matrices, (size_t)optimizer->whole.count, sizeof *m->matrices, by_cost);
     for (int64_t i = 0; i < optimizer->whole.count; i++) {
@@ -106,7 +106,7 @@ static void copy_piece(vt_backend *backend, const vt_whole_part *part, float *ma
     const vt_parameter *p = part->parameter;
     const vt_tensor_shape local = {.dimensions = 2, .shape = {p->local[0], p->local[1]}};
     vt_tensor_box boxes[VT_TENSOR_BOXES];
-    const int count = vt_tensor_boxes(&local, part->piece.first, part->piece.count, boxes);
+    const int count = vt_tensor_boxes(&local, part->first, part->own.count, boxes);
     for (int i = 0; i < count; i++) {
         const int64_t rows = boxes[i].shape.shape[0], columns = boxes[i].shape.shape[1];
         int64_t first[2] = {boxes[i].first[0], boxes[i].first[1]};
@@ -164,7 +164,6 @@ static void step_round(const vt_optimizer *optimizer, muon *m, int64_t first, in
 {
     vt_backend *backend = optimizer->backend;
     vt_group *group = optimizer->whole.group;
-    const float *gradients = optimizer->parameters->gradients;
     int64_t elements[group->size], total = 0;
     size_t bytes[group->size];
     for (int64_t i = 0; i < group->size; i++) {
@@ -175,9 +174,8 @@ static void step_round(const vt_optimizer *optimizer, muon *m, int64_t first, in
     if (group->size > 1) backend->zero(backend, m->round, (size_t)total * sizeof(float));
     for (int64_t i = first; i < first + count; i++) {
         const vt_whole_part *part = &optimizer->whole.parts[m->matrices[i].part];
-        float *momentum = optimizer->kept->places[MOMENTUM].parts[part->parameter->index].memory.numbers;
-        backend->muon_momentum(backend, &optimizer->rule, optimizer->state, gradients + part->gradient, momentum,
-                               m->piece, part->piece.count);
+        backend->muon_momentum(backend, &optimizer->rule, optimizer->state, part->own.gradients,
+                               part->own.kept[MOMENTUM].numbers, m->piece, part->own.count);
         if (part->counts) copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, false);
     }
     float *own = m->round + (group->rank < count ? m->matrices[first + group->rank].offset : 0);
@@ -191,8 +189,7 @@ static void step_round(const vt_optimizer *optimizer, muon *m, int64_t first, in
         const vt_whole_part *part = &optimizer->whole.parts[m->matrices[i].part];
         copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, true);
         backend->muon_apply(backend, &optimizer->rule, optimizer->state, step_scale(optimizer->config, part->parameter),
-                            m->piece, optimizer->parameters->values + part->value,
-                            vt_parameters_rounded(optimizer->parameters, part->value), part->piece.count);
+                            m->piece, part->own.values, part->own.rounded, part->own.count);
     }
 }
 

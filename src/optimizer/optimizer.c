@@ -46,16 +46,27 @@ static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
 
 /* ---- spans ---- */
 
-static vt_optimizer_span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
+/* `count` elements of this rank's slice of a bucket, from element `first` on, with what is kept in blocks. */
+static vt_optimizer_span span_of(const vt_optimizer *optimizer, const vt_bucket *bucket, int64_t first, int64_t count)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    vt_optimizer_span own = {.count = bucket->slice};
+    int64_t at[VT_BLOCK_COUNT];
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
-        own.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
-    for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
+        at[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block) + first;
+    vt_optimizer_span own = {.count = count,
+                             .gradients = parameters->gradients + at[VT_BLOCK_GRADIENTS],
+                             .values = parameters->values + at[VT_BLOCK_VALUES],
+                             .rounded = vt_parameters_rounded(parameters, at[VT_BLOCK_VALUES])};
+    for (int i = 0; i < VT_KEPT_PLACES; i++)
         if (optimizer->kept->places[i].is_block)
-            own.states[i].numbers = optimizer->kept->places[i].memory.numbers + own.offset[VT_BLOCK_MOMENTS];
+            own.kept[i].numbers = optimizer->kept->places[i].memory.numbers + at[VT_BLOCK_MOMENTS];
     return own;
+}
+
+static vt_optimizer_span span_of_bucket(const vt_optimizer *optimizer, int64_t index)
+{
+    const vt_bucket *bucket = &optimizer->parameters->buckets[index];
+    return span_of(optimizer, bucket, 0, bucket->slice);
 }
 
 /* What this rank updates of a parameter. */
@@ -63,25 +74,22 @@ static vt_optimizer_span span_of_parameter(const vt_optimizer *optimizer, const 
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS);
-    vt_optimizer_span own = {.count = piece.count};
-    for (int block = 0; block < VT_BLOCK_COUNT; block++) {
-        const bool sliced = vt_parameters_is_sliced(parameters, (vt_block_kind)block);
-        own.offset[block] = sliced ? vt_parameters_piece(parameters, parameter, (vt_block_kind)block).offset
-                                   : parameter->offset + piece.first;
-    }
-    for (int i = 0; i < VT_OPTIMIZER_STATES; i++)
+    const vt_bucket *bucket = &parameters->buckets[parameter->bucket];
+    const int64_t slice = bucket->first + parameters->storage.shard * bucket->slice;
+    const int64_t first = piece.count > 0 ? parameter->offset + piece.first - slice : 0;
+    vt_optimizer_span own = span_of(optimizer, bucket, first, piece.count);
+    for (int i = 0; i < VT_KEPT_PLACES; i++)
         if (optimizer->kept->places[i].state != NULL)
-            own.states[i] = optimizer->kept->places[i].parts[parameter->index].memory;
+            own.kept[i] = optimizer->kept->places[i].parts[parameter->index].memory;
     return own;
 }
 
 /* Does `next` begin where `last` ends, in all memory? */
 static bool follows(const vt_optimizer_span *last, const vt_optimizer_span *next, int64_t code_block)
 {
-    for (int block = 0; block < VT_BLOCK_COUNT; block++)
-        if (next->offset[block] != last->offset[block] + last->count) return false;
+    if (next->values != last->values + last->count || next->gradients != last->gradients + last->count) return false;
     for (int i = 0; i < VT_OPTIMIZER_STATES; i++) {
-        const vt_kept_memory *from = &last->states[i], *to = &next->states[i];
+        const vt_kept_memory *from = &last->kept[i], *to = &next->kept[i];
         if (from->codes != NULL && last->count % code_block != 0) return false;
         if (to->codes != (from->codes != NULL ? from->codes + last->count : NULL)) return false;
         if (to->numbers != (from->numbers != NULL ? from->numbers + last->count : NULL)) return false;
@@ -118,8 +126,8 @@ static void find_spans(vt_optimizer *optimizer)
     optimizer->spans = vt_allocate((size_t)count + 1, sizeof *optimizer->spans, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
         if (!alike && (parameters->list[i]->frozen || is_whole(optimizer, parameters->list[i]))) continue;
-        const vt_optimizer_span own = alike ? span_of_bucket(optimizer, &parameters->buckets[i])
-                                            : span_of_parameter(optimizer, parameters->list[i]);
+        const vt_optimizer_span own =
+            alike ? span_of_bucket(optimizer, i) : span_of_parameter(optimizer, parameters->list[i]);
         add_span(optimizer, &own);
     }
 }
@@ -138,17 +146,15 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_world *world = parameters->parallel->world;
-    const vt_optimizer_span own = span_of_parameter(optimizer, parameter);
-    bool counts = true;
+    vt_whole_part part = {.parameter = parameter,
+                          .first = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS).first,
+                          .own = span_of_parameter(optimizer, parameter),
+                          .counts = true,
+                          .share = share_of(optimizer, &parameters->buckets[parameter->bucket])};
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((optimizer->kind->whole->axes & ~parameter->split_axes & VT_AXES(axis)) != 0)
-            counts = counts && world->coordinate[axis] == 0;
-    return (vt_whole_part){.parameter = parameter,
-                           .piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS),
-                           .value = own.offset[VT_BLOCK_VALUES],
-                           .gradient = own.offset[VT_BLOCK_GRADIENTS],
-                           .counts = counts,
-                           .share = share_of(optimizer, &parameters->buckets[parameter->bucket])};
+            part.counts = part.counts && world->coordinate[axis] == 0;
+    return part;
 }
 
 /* Collective. */
@@ -230,29 +236,16 @@ static void sum_squares(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
-    const float *gradients = parameters->gradients;
     const vt_whole_update *whole = optimizer->kind->whole;
     if (whole != NULL && whole->squares != NULL) {
         whole->squares(optimizer, &optimizer->state->squares);
         return;
     }
     for (int64_t i = 0; i < parameters->trained_buckets; i++) {
-        const vt_bucket *bucket = &parameters->buckets[i];
-        const vt_optimizer_span own = span_of_bucket(optimizer, bucket);
-        const double share = share_of(optimizer, bucket);
-        backend->sum_of_squares(backend, gradients + own.offset[VT_BLOCK_GRADIENTS], own.count, share,
-                                &optimizer->state->squares);
+        const vt_optimizer_span own = span_of_bucket(optimizer, i);
+        const double share = share_of(optimizer, &parameters->buckets[i]);
+        backend->sum_of_squares(backend, own.gradients, own.count, share, &optimizer->state->squares);
     }
-}
-
-static float *values_of(const vt_optimizer *optimizer, const vt_optimizer_span *own)
-{
-    return optimizer->parameters->values + own->offset[VT_BLOCK_VALUES];
-}
-
-static float *average_of(const vt_optimizer *optimizer, const vt_optimizer_span *own)
-{
-    return optimizer->kept->places[VT_KEPT_AVERAGE].memory.numbers + own->offset[VT_BLOCK_MOMENTS];
 }
 
 /* How many buckets have an average of their values: those that are trained, or none if the run keeps no average. */
@@ -264,28 +257,22 @@ static int64_t averaged_buckets(const vt_optimizer *optimizer)
 static void update_spans(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    const float *gradients = optimizer->parameters->gradients;
     const bool warms_up = vt_config_members(optimizer->config) > 1; /* as in a run with loss crps */
-    for (int64_t i = 0; i < optimizer->span_count; i++) {
-        const vt_optimizer_span *own = &optimizer->spans[i];
-        uint16_t *rounded = vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]);
-        optimizer->kind->update(backend, &optimizer->rule, optimizer->state,
-                                gradients + own->offset[VT_BLOCK_GRADIENTS], values_of(optimizer, own), rounded,
-                                own->states, own->count);
-    }
+    for (int64_t i = 0; i < optimizer->span_count; i++)
+        optimizer->kind->update(backend, &optimizer->rule, optimizer->state, &optimizer->spans[i]);
     if (optimizer->kind->whole != NULL) optimizer->kind->whole->step(optimizer);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
-        backend->average(backend, optimizer->config->ema_decay, warms_up, optimizer->state, values_of(optimizer, &own),
-                         average_of(optimizer, &own), own.count);
+        const vt_optimizer_span own = span_of_bucket(optimizer, i);
+        backend->average(backend, optimizer->config->ema_decay, warms_up, optimizer->state, own.values,
+                         own.kept[VT_KEPT_AVERAGE].numbers, own.count);
     }
 }
 
 void vt_optimizer_average_begin(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
-        optimizer->backend->copy(optimizer->backend, average_of(optimizer, &own), values_of(optimizer, &own),
+        const vt_optimizer_span own = span_of_bucket(optimizer, i);
+        optimizer->backend->copy(optimizer->backend, own.kept[VT_KEPT_AVERAGE].numbers, own.values,
                                  (size_t)own.count * sizeof(float));
     }
 }
@@ -301,9 +288,8 @@ void vt_optimizer_average_restart(vt_optimizer *optimizer)
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const vt_optimizer_span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
-        optimizer->backend->exchange(optimizer->backend, values_of(optimizer, &own), average_of(optimizer, &own),
-                                     own.count);
+        const vt_optimizer_span own = span_of_bucket(optimizer, i);
+        optimizer->backend->exchange(optimizer->backend, own.values, own.kept[VT_KEPT_AVERAGE].numbers, own.count);
     }
 }
 

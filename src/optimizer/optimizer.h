@@ -64,12 +64,6 @@ void vt_kept_clear(const vt_kept *kept);
 
 /* ---- the optimizer ---- */
 
-/* Neighbours that one call changes: where they begin in each block, and what is kept of them. */
-typedef struct {
-    int64_t offset[VT_BLOCK_COUNT], count;
-    vt_kept_memory states[VT_OPTIMIZER_STATES];
-} vt_optimizer_span;
-
 /* Only optimizer.c changes it, and kinds their whole.memory. */
 struct vt_optimizer {
     const vt_config *config;
@@ -78,9 +72,9 @@ struct vt_optimizer {
     vt_backend *backend;
     vt_parameters *parameters;
     vt_kept *kept;            /* beside the values */
-    vt_optimizer_span *spans; /* [span_count]: what this rank updates, without tensors that are updated as wholes: */
+    vt_optimizer_span *spans; /* [span_count]: what this rank updates, but for */
     int64_t span_count;
-    vt_whole whole;
+    vt_whole whole;  /* the tensors that are updated as wholes */
     vt_group *world; /* all ranks, over the back end's memory */
     /* What a step changes, in the back end's memory, as the rest is: the loss is added to its `losses`, dropout reads
      * its `step`. */

@@ -32,14 +32,12 @@ const vt_loss_kind vt_loss_twice_relative_l2 = {
     .measure = VT_MEASURE_RELATIVE, .partials = partials, .backward = backward};
 
 /* values -= learning rate * gradients. It keeps nothing from step to step. */
-static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, const vt_kept_memory states[VT_OPTIMIZER_STATES], int64_t count)
+static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const vt_optimizer_span *own)
 {
-    (void)states;
     if (is_dry(backend) || isnan(state->factor)) return;
     const float rate = (float)state->learning_rate * state->factor;
-    for (int64_t i = 0; i < count; i++) values[i] -= rate * gradients[i];
-    if (rounded != NULL) vt_half_round_row(rule->rounded, values, count, rounded);
+    for (int64_t i = 0; i < own->count; i++) own->values[i] -= rate * own->gradients[i];
+    if (own->rounded != NULL) vt_half_round_row(rule->rounded, own->values, own->count, own->rounded);
 }
 
 const vt_optimizer_kind vt_optimizer_descent = {
