@@ -403,3 +403,47 @@ TEST(times_twice_in_a_folder)
     EXPECT_PART(text, "the times from 2014-01-01 00:00 to 2014-12-31 18:00 come twice: ");
     EXPECT_PART(text, "years/again_2014.h5");
 }
+
+/* The days of a year, each of which is the one after the day before. */
+static int64_t count_days(vt_calendar calendar, int64_t year)
+{
+    int64_t count = 0, days = 0;
+    vt_date date, last = {0};
+    for (int64_t month = 0; month <= 13; month++)
+        for (int64_t day = 0; day <= 32; day++) {
+            int64_t day_found;
+            if (!vt_date_make(calendar, year, month, day, &date)) continue;
+            days += count == 0 || date.minutes == last.minutes + 1440;
+            EXPECT(vt_date_month(date, &day_found) == 12 * year + month - 1 && day_found == day);
+            last = date;
+            count++;
+        }
+    EXPECT(days == count, "calendar %s: the days of %lld don't follow one another", vt_calendar_name(calendar),
+           (long long)year);
+    return count;
+}
+
+/* 1582 lacks ten days in the standard calendar, whose years before it are Julian. */
+TEST(calendars_have_their_days)
+{
+    static const int64_t years[] = {0, 1500, 1582, 1583, 1900, 1999, 2000, 2004, 2100, 9999};
+    static const struct {
+        const char *name;
+        int64_t days[10], first; /* the number of the first day of 2000 */
+    } calendars[] = {{"standard", {366, 366, 355, 365, 365, 365, 366, 366, 365, 365}, 2451545},
+                     {"Proleptic_Gregorian", {366, 365, 365, 365, 365, 365, 366, 366, 365, 365}, 2451545},
+                     {"365_day", {365, 365, 365, 365, 365, 365, 365, 365, 365, 365}, 2000 * 365},
+                     {"all_leap", {366, 366, 366, 366, 366, 366, 366, 366, 366, 366}, 2000 * 366},
+                     {"360_day", {360, 360, 360, 360, 360, 360, 360, 360, 360, 360}, 2000 * 360}};
+    for (size_t i = 0; i < sizeof calendars / sizeof *calendars; i++) {
+        vt_calendar calendar = VT_CALENDAR_STANDARD;
+        vt_date date = {0};
+        EXPECT(vt_calendar_of_name(calendars[i].name, &calendar));
+        for (int k = 0; k < 10; k++) {
+            const int64_t days = count_days(calendar, years[k]);
+            EXPECT(days == calendars[i].days[k], "calendar %s: %lld has %lld days", calendars[i].name,
+                   (long long)years[k], (long long)days);
+        }
+        EXPECT(vt_date_make(calendar, 2000, 1, 1, &date) && date.minutes == calendars[i].first * 1440);
+    }
+}

@@ -4,32 +4,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 enum { MINUTES_A_DAY = 1440, LAST_YEAR = 9999 };
 
 /* ---- calendars ---- */
 
-static const struct {
-    const char *name;
-    vt_calendar calendar;
-} names[] = {{"standard", VT_CALENDAR_STANDARD},
-             {"gregorian", VT_CALENDAR_STANDARD},
-             {"proleptic_gregorian", VT_CALENDAR_PROLEPTIC},
-             {"noleap", VT_CALENDAR_NO_LEAP},
-             {"365_day", VT_CALENDAR_NO_LEAP},
-             {"all_leap", VT_CALENDAR_ALL_LEAP},
-             {"366_day", VT_CALENDAR_ALL_LEAP},
-             {"360_day", VT_CALENDAR_360_DAY}};
-enum { NAMES = sizeof names / sizeof names[0] };
+static const char *const names[][3] = {[VT_CALENDAR_STANDARD] = {"standard", "gregorian"},
+                                       [VT_CALENDAR_PROLEPTIC] = {"proleptic_gregorian"},
+                                       [VT_CALENDAR_NO_LEAP] = {"noleap", "365_day"},
+                                       [VT_CALENDAR_ALL_LEAP] = {"all_leap", "366_day"},
+                                       [VT_CALENDAR_360_DAY] = {"360_day"}};
 
 bool vt_calendar_of_name(const char *name, vt_calendar *calendar)
 {
-    for (int i = 0; i < NAMES; i++) {
-        if (strcasecmp(name, names[i].name) != 0) continue;
-        *calendar = names[i].calendar;
+    for (vt_calendar i = VT_CALENDAR_STANDARD; i <= VT_CALENDAR_360_DAY; i++) {
+        if (vt_text_place(name, strlen(name), names[i]) < 0) continue;
+        *calendar = i;
         return true;
     }
     return false;
@@ -37,9 +30,7 @@ bool vt_calendar_of_name(const char *name, vt_calendar *calendar)
 
 const char *vt_calendar_name(vt_calendar calendar)
 {
-    int i = 0;
-    while (i + 1 < NAMES && names[i].calendar != calendar) i++;
-    return names[i].name;
+    return names[calendar][0];
 }
 
 /* ---- days ---- */
@@ -49,77 +40,67 @@ static int64_t floor_quotient(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* Julian day numbers, by the formulas of the Explanatory Supplement to the Astronomical Almanac (1992), section 12.92.
- * Years begin in March for these, so that a leap day is the last one. */
+/* How a calendar counts its days. Its years begin in March here, so that a leap day is the last one. */
+typedef struct {
+    int64_t days;   /* of a year without a leap day */
+    bool leaps;     /* every fourth year has one, … */
+    bool gregorian; /* … but for three of four centuries' first years */
+    int64_t origin; /* the number of the first of March in the year 0 */
+} rule;
+
+/* Julian day numbers (Explanatory Supplement to the Astronomical Almanac 1992, section 12.92), or from 0 on. */
+static const rule julian = {365, true, false, 1721118};
+static const rule rules[] = {[VT_CALENDAR_STANDARD] = {365, true, true, 1721120},
+                             [VT_CALENDAR_PROLEPTIC] = {365, true, true, 1721120},
+                             [VT_CALENDAR_NO_LEAP] = {365, false, false, 59},
+                             [VT_CALENDAR_ALL_LEAP] = {366, false, false, 60},
+                             [VT_CALENDAR_360_DAY] = {360, false, false, 60}};
 enum { FIRST_GREGORIAN = 2299161 }; /* 1582-10-15 */
 
-static int64_t day_number(bool gregorian, int64_t year, int64_t month, int64_t day)
+static const rule *rule_of(vt_calendar calendar, int64_t number)
 {
-    const int64_t early = month <= 2, y = year + 4800 - early, m = month + 12 * early - 3;
-    const int64_t days = day + (153 * m + 2) / 5 + 365 * y + y / 4;
-    return gregorian ? days - y / 100 + y / 400 - 32045 : days - 32083;
+    return calendar == VT_CALENDAR_STANDARD && number < FIRST_GREGORIAN ? &julian : &rules[calendar];
 }
 
-static void date_of_number(bool gregorian, int64_t number, int64_t *year, int64_t *month, int64_t *day)
+/* The number of a year's first day, and how many days come before its month 0 (March), 1, … 11. */
+static int64_t year_begin(const rule *r, int64_t year)
 {
-    int64_t centuries = 0, c = number + 32082;
-    if (gregorian) {
-        const int64_t a = number + 32044;
-        centuries = (4 * a + 3) / 146097;
-        c = a - 146097 * centuries / 4;
-    }
-    const int64_t d = (4 * c + 3) / 1461, e = c - 1461 * d / 4, m = (5 * e + 2) / 153;
-    *day = e - (153 * m + 2) / 5 + 1;
-    *month = m + 3 - 12 * (m / 10);
-    *year = 100 * centuries + d - 4800 + m / 10;
+    const int64_t left_out = r->gregorian ? floor_quotient(year, 100) - floor_quotient(year, 400) : 0;
+    return r->origin + r->days * year + (r->leaps ? floor_quotient(year, 4) - left_out : 0);
 }
 
-static bool is_gregorian(vt_calendar calendar, int64_t number)
+static int64_t month_begin(const rule *r, int64_t month)
 {
-    return calendar == VT_CALENDAR_PROLEPTIC || number >= FIRST_GREGORIAN;
+    return r->days == 360 ? 30 * month : (153 * month + 2) / 5;
 }
 
-/* Of the calendars whose years are all alike. */
-static int64_t even_days(vt_calendar calendar, int64_t month)
+static int64_t day_number(const rule *r, int64_t year, int64_t month, int64_t day)
 {
-    static const int days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    return calendar == VT_CALENDAR_360_DAY ? 30 : days[month - 1] + (month == 2 && calendar == VT_CALENDAR_ALL_LEAP);
-}
-
-static int64_t even_year(vt_calendar calendar)
-{
-    return calendar == VT_CALENDAR_360_DAY ? 360 : calendar == VT_CALENDAR_ALL_LEAP ? 366 : 365;
-}
-
-static bool is_even(vt_calendar calendar)
-{
-    return calendar != VT_CALENDAR_STANDARD && calendar != VT_CALENDAR_PROLEPTIC;
+    const int64_t early = month <= 2;
+    return year_begin(r, year - early) + month_begin(r, month + 12 * early - 3) + day - 1;
 }
 
 static void date_of_day(vt_calendar calendar, int64_t number, int64_t *year, int64_t *month, int64_t *day)
 {
-    if (!is_even(calendar)) {
-        date_of_number(is_gregorian(calendar, number), number, year, month, day);
-        return;
-    }
-    *year = floor_quotient(number, even_year(calendar));
-    number -= *year * even_year(calendar);
-    for (*month = 1; number >= even_days(calendar, *month); ++*month) number -= even_days(calendar, *month);
-    *day = number + 1;
+    const rule *r = rule_of(calendar, number);
+    /* by a year's mean length, which may be one year off */
+    int64_t y = floor_quotient(400 * (number - r->origin), year_begin(r, 400) - r->origin);
+    y += year_begin(r, y + 1) <= number;
+    y -= year_begin(r, y) > number;
+    number -= year_begin(r, y);
+    const int64_t m = r->days == 360 ? number / 30 : (5 * number + 2) / 153;
+    *day = number - month_begin(r, m) + 1;
+    *month = m < 10 ? m + 3 : m - 9;
+    *year = m < 10 ? y : y + 1;
 }
 
 bool vt_date_make(vt_calendar calendar, int64_t year, int64_t month, int64_t day, vt_date *date)
 {
-    if (year < 0 || year > LAST_YEAR || month < 1 || month > 12 || day < 1 || day > 31) return false;
-    int64_t number = day - 1 + year * even_year(calendar);
-    if (is_even(calendar)) {
-        for (int64_t m = 1; m < month; m++) number += even_days(calendar, m);
-    } else {
-        number = day_number(true, year, month, day);
-        if (!is_gregorian(calendar, number)) number = day_number(false, year, month, day);
-    }
-    *date = (vt_date){calendar, number * MINUTES_A_DAY};
     int64_t found[3];
+    if (year < 0 || year > LAST_YEAR || month < 1 || month > 12 || day < 1 || day > 31) return false;
+    int64_t number = day_number(&rules[calendar], year, month, day);
+    number = day_number(rule_of(calendar, number), year, month, day);
+    *date = (vt_date){calendar, number * MINUTES_A_DAY};
     date_of_day(calendar, number, &found[0], &found[1], &found[2]);
     return found[0] == year && found[1] == month && found[2] == day; /* not a 30th of February */
 }
@@ -239,28 +220,20 @@ double vt_length_hours(int64_t length)
 bool vt_length_parse(const char *text, int64_t *length)
 {
     static const struct {
-        const char *name;
+        const char *names[4];
         int64_t length;
-    } units[] = {{"min", 1},
-                 {"minute", 1},
-                 {"minutes", 1},
-                 {"h", 60},
-                 {"hour", 60},
-                 {"hours", 60},
-                 {"d", MINUTES_A_DAY},
-                 {"day", MINUTES_A_DAY},
-                 {"days", MINUTES_A_DAY},
-                 {"month", VT_A_MONTH},
-                 {"months", VT_A_MONTH},
-                 {"year", 12 * VT_A_MONTH},
-                 {"years", 12 * VT_A_MONTH}};
+    } units[] = {{{"min", "minute", "minutes"}, 1},
+                 {{"h", "hour", "hours"}, 60},
+                 {{"d", "day", "days"}, MINUTES_A_DAY},
+                 {{"month", "months"}, VT_A_MONTH},
+                 {{"year", "years"}, 12 * VT_A_MONTH}};
     enum { MOST = 100000 };
     char *unit = NULL;
     if (!isdigit((unsigned char)text[0])) return false;
     const long long count = strtoll(text, &unit, 10);
     unit += strspn(unit, " ");
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strcasecmp(unit, units[i].name) != 0 || count < 1 || count > MOST) continue;
+        if (vt_text_place(unit, strlen(unit), units[i].names) < 0 || count < 1 || count > MOST) continue;
         *length = count * units[i].length;
         return true;
     }
