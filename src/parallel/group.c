@@ -14,14 +14,6 @@
 
 const char *const vt_group_operation_names[] = {"all-reduce", "reduce-scatter", "all-gather", "exchange", "broadcast"};
 
-/* An operation on a copy in the host's memory: the request's state where the group stages. */
-typedef struct {
-    vt_request inner;
-    char *host;
-    vt_group_bytes from; /* in the copy: what the device gets at the end, */
-    char *to;            /* there */
-} staged_operation;
-
 void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor)
 {
     sum->operations += factor * more->operations;
@@ -43,15 +35,6 @@ static bool is_device_memory(const vt_group *group)
 static bool stages(const vt_group *group)
 {
     return is_device_memory(group) && !group->engine->device_memory;
-}
-
-static void *take(vt_group *group, size_t bytes)
-{
-    void *memory = malloc(bytes > 0 ? bytes : 1);
-    if (memory == NULL)
-        vt_engine_abort(group->engine, "no memory for %zu bytes on their way through the host (%s)", bytes,
-                        group->name);
-    return memory;
 }
 
 /* to = from, both the group's kind of memory; they may be the same. */
@@ -102,39 +85,41 @@ vt_group_operation vt_group_operation_on(const vt_group_operation *operation, ch
     return moved;
 }
 
-static void stage(vt_group *group, const vt_group_operation *operation, vt_request *request)
+/* The same on a copy in the host's memory. */
+static vt_group_operation stage(vt_request *request, const vt_group_operation *operation)
 {
-    vt_backend *backend = group->backend;
-    staged_operation *staged = take(group, sizeof *staged);
-    char *host = take(group, operation->block.count);
-    const vt_group_operation copy = vt_group_operation_on(operation, host);
-    *staged = (staged_operation){{.group = group}, host, copy.receive, operation->receive.at};
-    if (copy.send.count > 0) backend->copy_to_host(backend, copy.send.at, operation->send.at, copy.send.count);
-    request->state = staged;
-    group->engine->start(group, &copy, &staged->inner);
+    vt_group *group = request->group;
+    request->copy = malloc(operation->block.count);
+    if (request->copy == NULL)
+        vt_engine_abort(group->engine, "no memory for %zu bytes on their way through the host (%s)",
+                        operation->block.count, group->name);
+    const vt_group_operation staged = vt_group_operation_on(operation, request->copy);
+    request->received = staged.receive;
+    request->to = operation->receive.at;
+    if (staged.send.count > 0)
+        group->backend->copy_to_host(group->backend, staged.send.at, operation->send.at, staged.send.count);
+    return staged;
 }
 
 static void unstage(vt_request *request)
 {
-    staged_operation *staged = request->state;
     vt_backend *backend = request->group->backend;
-    if (staged->from.count > 0) backend->copy_from_host(backend, staged->to, staged->from.at, staged->from.count);
-    free(staged->host);
-    free(staged);
-    request->state = NULL;
+    const vt_group_bytes received = request->received;
+    if (request->copy == NULL) return;
+    if (received.count > 0) backend->copy_from_host(backend, request->to, received.at, received.count);
+    free(request->copy);
+    request->copy = NULL;
 }
 
 /* Nothing has to be sent where the engine only counts or the group has one rank. */
 static void start(vt_group *group, vt_group_operation operation, vt_request *request)
 {
-    vt_request own = {.group = group}, *used = request != NULL ? request : &own;
+    vt_request own = {0}, *used = request != NULL ? request : &own;
     VT_ASSERT(used->state == NULL); /* the one before is over */
     used->group = group;
     if (group->size == 1 || group->engine->counts_only || operation.block.count == 0) return;
-    if (stages(group))
-        stage(group, &operation, used);
-    else
-        group->engine->start(group, &operation, used);
+    if (stages(group)) operation = stage(used, &operation);
+    group->engine->start(group, &operation, used);
     if (request == NULL) vt_request_wait(used);
 }
 
@@ -238,10 +223,8 @@ bool vt_request_test(vt_request *request)
 {
     if (request->state == NULL) return true;
     if (request->group->engine->counts_only) return false; /* until it is waited for */
-    bool is_staged = stages(request->group);
-    vt_request *inner = is_staged ? &((staged_operation *)request->state)->inner : request;
-    if (inner->state != NULL && !request->group->engine->test(inner)) return false;
-    if (is_staged) unstage(request);
+    if (!request->group->engine->test(request)) return false;
+    unstage(request);
     return true;
 }
 
@@ -254,10 +237,8 @@ void vt_request_wait(vt_request *request)
         return;
     }
     double start = vt_clock_seconds();
-    bool is_staged = stages(request->group);
-    vt_request *inner = is_staged ? &((staged_operation *)request->state)->inner : request;
-    if (inner->state != NULL) request->group->engine->wait(inner);
-    if (is_staged) unstage(request);
+    request->group->engine->wait(request);
+    unstage(request);
     request->group->volume.seconds += vt_clock_seconds() - start;
 }
 

@@ -23,10 +23,20 @@ typedef enum { VT_SUM_FLOAT32, VT_SUM_FLOAT64 } vt_sum_type;
 typedef struct vt_group vt_group;
 typedef struct vt_engine vt_engine;
 
+typedef struct {
+    char *at;
+    size_t count;
+} vt_group_bytes;
+
 /* One operation under way. Zero-initialised: nothing is. */
 typedef struct {
     vt_group *group;
     void *state; /* the engine's own; NULL when it is over */
+    /* group.c's own, of an operation on a copy in the host's memory: in the end `received` of it goes `to` the device.
+     */
+    char *copy;
+    vt_group_bytes received;
+    char *to;
 } vt_request;
 
 /* What was sent, for the ledger: operations, and the bytes that this rank handed to the others, counted as a ring
@@ -107,11 +117,6 @@ typedef enum { VT_ALL_REDUCE, VT_REDUCE_SCATTER, VT_ALL_GATHER, VT_EXCHANGE, VT_
 
 /* "all-reduce", in messages. */
 extern const char *const vt_group_operation_names[];
-
-typedef struct {
-    char *at;
-    size_t count;
-} vt_group_bytes;
 
 /* What a rank asks an engine for. What it gives and what it gets lies in one block of memory; of an exchange these are
  * two by themselves. */
