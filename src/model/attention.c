@@ -8,12 +8,12 @@ static vt_parameter *add_part(vt_parameters *parameters, const char *prefix, con
 {
     char full[VT_PARAMETER_NAME];
     const int64_t dim = options->dim;
-    const double bound = is_weight ? options->weight_bound : options->bias_bound;
-    const vt_start start = options->weight_bound > 0 ? VT_START_UNIFORM : is_weight ? VT_START_NORMAL : VT_START_ZERO;
+    const bool is_uniform = options->weight_bound > 0;
+    const double bound = is_weight ? options->weight_bound : options->bias_bound, normal = is_weight ? 0.02 : 0;
+    const vt_start start = is_uniform ? VT_START_UNIFORM : is_weight ? VT_START_NORMAL : VT_START_VALUE;
     snprintf(full, sizeof full, "%s.%s", prefix, options->names[part]);
-    vt_parameter *parameter =
-        vt_parameters_add(parameters, full, is_weight ? "weight" : "bias", is_weight ? 2 : 1,
-                          (const int64_t[]){dim, dim}, start, options->weight_bound > 0 ? bound : 0.02);
+    vt_parameter *parameter = vt_parameters_add(parameters, full, is_weight ? "weight" : "bias", is_weight ? 2 : 1,
+                                                (const int64_t[]){dim, dim}, start, is_uniform ? bound : normal);
     if (!options->in_one) return parameter;
     snprintf(parameter->file_name, sizeof parameter->file_name, "%s.in_proj_%s", prefix, is_weight ? "weight" : "bias");
     parameter->file_row = part * dim;

@@ -3,8 +3,8 @@
 void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim, float epsilon)
 {
     norm->epsilon = epsilon;
-    norm->weight = vt_parameters_add(parameters, prefix, "weight", 1, &dim, VT_START_ONE, 0);
-    norm->bias = vt_parameters_add(parameters, prefix, "bias", 1, &dim, VT_START_ZERO, 0);
+    norm->weight = vt_parameters_add(parameters, prefix, "weight", 1, &dim, VT_START_VALUE, 1);
+    norm->bias = vt_parameters_add(parameters, prefix, "bias", 1, &dim, VT_START_VALUE, 0);
 }
 
 vt_layer_norm_saved vt_layer_norm_reserve(const vt_pass *pass)

@@ -7,7 +7,7 @@ void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *p
     const unsigned tensor = VT_AXES(VT_AXIS_TENSOR);
     vt_parameter *weight =
         vt_parameters_add(parameters, prefix, "weight", 2, (const int64_t[]){out, in}, VT_START_NORMAL, 0.02);
-    vt_parameter *bias = with_bias ? vt_parameters_add(parameters, prefix, "bias", 1, &out, VT_START_ZERO, 0) : NULL;
+    vt_parameter *bias = with_bias ? vt_parameters_add(parameters, prefix, "bias", 1, &out, VT_START_VALUE, 0) : NULL;
     *linear = (vt_linear){.weight = weight, .bias = bias, .in = in, .out = out};
     if (split == VT_LINEAR_BY_OUTPUT) {
         vt_span share = vt_parallel_share(parallel, out);

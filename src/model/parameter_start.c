@@ -28,32 +28,21 @@ static int64_t whole_index(const vt_parameter *parameter, int64_t index)
 /* values [piece->count], in the host's memory: what these elements of a parameter start with. */
 static void start(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values)
 {
-    uint64_t key = vt_random_name_key(parameter->name);
-    /* truncated normal: the quantile of a uniform number between the cuts' probabilities */
-    double low = normal_cumulative(-2 / parameter->spread), high = normal_cumulative(2 / parameter->spread);
+    const uint64_t key = vt_random_name_key(parameter->name);
+    const vt_start kind = parameter->start;
+    const double spread = parameter->spread;
+    /* the quantile of a uniform number, of a truncated normal between the cuts' probabilities */
+    const double low = kind == VT_START_NORMAL ? normal_cumulative(-2 / spread) : 0;
+    const double high = kind == VT_START_NORMAL ? normal_cumulative(2 / spread) : 1;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < piece->count; i++) {
-        double uniform = vt_random_element(seed, key, (uint64_t)whole_index(parameter, piece->first + i));
-        switch (parameter->start) {
-        case VT_START_ZERO:
-            values[i] = 0;
-            break;
-        case VT_START_ONE:
-            values[i] = 1;
-            break;
-        case VT_START_VALUE:
-            values[i] = (float)parameter->spread;
-            break;
-        case VT_START_NORMAL:
-            values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
-            break;
-        case VT_START_UNCUT:
-            values[i] = (float)(parameter->spread * vt_random_normal_quantile(uniform));
-            break;
-        case VT_START_UNIFORM:
-            values[i] = (float)(parameter->spread * (2 * uniform - 1));
-            break;
-        }
+        const double uniform = vt_random_element(seed, key, (uint64_t)whole_index(parameter, piece->first + i));
+        if (kind == VT_START_VALUE)
+            values[i] = (float)spread;
+        else if (kind == VT_START_UNIFORM)
+            values[i] = (float)(spread * (2 * uniform - 1));
+        else
+            values[i] = (float)(spread * vt_random_normal_quantile(low + (high - low) * uniform));
     }
 }
 

@@ -13,8 +13,6 @@
 #include "parallel/region.h"
 
 typedef enum {
-    VT_START_ZERO,
-    VT_START_ONE,
     VT_START_VALUE,  /* `spread` itself */
     VT_START_NORMAL, /* normal with standard deviation `spread`, cut at ±2 (absolute) */
     VT_START_UNCUT,  /* the same, not cut */

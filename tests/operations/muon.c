@@ -55,7 +55,7 @@ static void step_of(vt_backend *backend, int64_t rows, int64_t columns, const fl
     a.config->momentum = a.config->weight_decay = 0;
     a.config->nesterov = false;
     EXPECT_OK(vt_parameters_open(backend, a.parallel, &parameters));
-    const vt_parameter *p = vt_parameters_add(parameters, "blocks.0", "weight", 2, shape, VT_START_ZERO, 0);
+    const vt_parameter *p = vt_parameters_add(parameters, "blocks.0", "weight", 2, shape, VT_START_VALUE, 0);
     EXPECT_OK(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){1e6, 0, 1, 0, 1}));
     EXPECT_OK(vt_optimizer_open(a.config, backend, parameters, &optimizer));
     for (int i = 0; i < 2; i++) p->gradient[i * columns + i] = singular[i];

@@ -194,7 +194,7 @@ TEST(parameters_start_as_pytorchs)
         vt_parameters_add(parameters[i], "a", "normal", 2, shape, VT_START_NORMAL, 0.02);
         vt_parameters_add(parameters[i], "a", "wide", 2, shape, VT_START_NORMAL, 2);
         vt_parameters_add(parameters[i], "a", "uniform", 2, shape, VT_START_UNIFORM, 0.25);
-        vt_parameters_add(parameters[i], "a", "one", 1, shape, VT_START_ONE, 0);
+        vt_parameters_add(parameters[i], "a", "one", 1, shape, VT_START_VALUE, 1);
         EXPECT_OK(vt_parameters_allocate(parameters[i], VT_FLOAT32,
                                          &(vt_parameters_storage){.bucket_bytes = 1e6, .shards = 1}));
         vt_parameters_start(parameters[i], 333, "");
@@ -250,8 +250,8 @@ TEST(slices_keep_an_optimizers_grain)
     for (int shard = 0; shard < 3; shard++) {
         SCOPED(vt_parameters) *parameters = NULL;
         EXPECT_OK(vt_parameters_open(dry, one_rank.parallel, &parameters));
-        const vt_parameter *a = vt_parameters_add(parameters, "", "a", 1, shape, VT_START_ZERO, 0);
-        const vt_parameter *b = vt_parameters_add(parameters, "", "b", 1, shape, VT_START_ZERO, 0);
+        const vt_parameter *a = vt_parameters_add(parameters, "", "a", 1, shape, VT_START_VALUE, 0);
+        const vt_parameter *b = vt_parameters_add(parameters, "", "b", 1, shape, VT_START_VALUE, 0);
         EXPECT_OK(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){1e6, 1, 3, shard, 256}));
         const vt_bucket *bucket = &parameters->buckets[0];
         EXPECT(a->offset == 0 && b->offset == 1024 && bucket->count == 3 * 768);
