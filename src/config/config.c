@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "config/option.h"
-#include "config/yaml.h"
 
 /* ---- the named configuration of a YAML file ---- */
 
@@ -29,48 +28,16 @@ char *vt_config_find(const char *below)
     return NULL;
 }
 
-/* "word", "[a, b]", or of a mapping "[name=word, name=[a, b]]"; false if it is nested deeper than `levels`. */
-static bool append_node(const vt_yaml_node *node, int levels, vt_text *text)
-{
-    const bool is_scalar = node->kind == VT_YAML_SCALAR, is_mapping = node->kind == VT_YAML_MAPPING;
-    if (is_scalar) vt_text_append(text, "%s", node->text);
-    if (is_scalar || levels == 0) return is_scalar;
-    vt_text_append(text, "[");
-    for (size_t i = 0; i < node->count; i++) {
-        vt_text_append(text, "%s", i == 0 ? "" : is_mapping && i % 2 == 1 ? "=" : ", ");
-        if (!append_node(node->child[i], levels - 1, text)) return false;
-    }
-    vt_text_append(text, "]");
-    return true;
-}
-
-/* The value as flags would write it. The error says what is wrong with it. */
-static vt_status value_text(const vt_yaml_node *value, const vt_row *row, vt_text *text)
-{
-    vt_status status = VT_OK;
-    char found[96];
-    vt_text range = {0};
-    const bool is_list = row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE || row->is_list;
-    const int levels = row->is_map ? 2 : is_list ? 1 : 0;
-    const bool is_allowed = row->is_map || value->kind != VT_YAML_MAPPING;
-    vt_row_range(vt_row_meant(row), &range);
-    VT_CHECK(is_allowed && append_node(value, levels, text), "found %s, expected %s", vt_yaml_describe(value, found),
-             range.characters);
-done:
-    vt_text_close(&range);
-    return status;
-}
-
 /* An older name is ignored when it is off, or when the file sets its target to something other than the default: a
  * configuration may switch the older name on while the configuration that it merges holds the newer name, off. */
-static bool alias_says_nothing(const vt_row *row, const char *text, const vt_config *config)
+static bool alias_says_nothing(const vt_row *row, const vt_yaml_node *value, const vt_config *config)
 {
-    if (row->kind != VT_ROW_ALIAS) return false;
+    if (row->kind != VT_ROW_ALIAS || value->kind != VT_YAML_SCALAR) return false;
     const vt_row *target = vt_row_meant(row);
     const bool target_given = config->origin[target->id] == VT_FROM_YAML;
     bool on = true;
     if (row->target_value[0] == '\0') return target_given;
-    if (!vt_boolean_parse(text, &on)) return false; /* an error, found when it is assigned */
+    if (!vt_boolean_parse(value->text, &on)) return false; /* an error, found when it is assigned */
     return !on || (target_given && !vt_row_is_default(target, config));
 }
 
@@ -78,21 +45,16 @@ static bool alias_says_nothing(const vt_row *row, const char *text, const vt_con
 static vt_status apply_value(vt_config *config, const vt_yaml_entry *entry, const char *name, bool aliases)
 {
     vt_status status = VT_OK;
-    vt_text text = {0};
     const vt_row *row = vt_row_find(vt_options, name);
     char *advice = row == NULL ? vt_row_advice(vt_options, NULL, name, "") : NULL;
     VT_CHECK(row != NULL, "%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'%s ('vitrain options' lists all)",
              VT_YAML_PLACE(entry->key), name, config->config, advice);
     VT_CHECK(!row->flag_only, "%s:%zu:%zu: %s is a command-line flag (--%s), not a key of a configuration",
              VT_YAML_PLACE(entry->key), name, name);
-    if ((row->kind == VT_ROW_ALIAS) != aliases) goto done;
-    status = value_text(entry->value, row, &text);
-    if (status == VT_OK && !alias_says_nothing(row, text.characters, config))
-        status = vt_row_assign(row, text.characters, config, VT_FROM_YAML);
-    if (status != VT_OK) vt_error_context("%s:%zu:%zu: %s", VT_YAML_PLACE(entry->value), name);
+    if ((row->kind == VT_ROW_ALIAS) == aliases && !alias_says_nothing(row, entry->value, config))
+        VT_TRY(vt_row_read(row, entry->value, config));
 done:
     free(advice);
-    vt_text_close(&text);
     return status;
 }
 

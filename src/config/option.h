@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/config.h"
+#include "config/yaml.h"
 
 typedef enum {
     VT_ROW_END, /* 0 */
@@ -124,6 +125,10 @@ vt_model_name vt_config_model_of(const vt_config *config);
 /* Sets the option, or what the alias stands for, from text. The error says what is wrong with the text, without the
  * option's name. */
 vt_status vt_row_assign(const vt_row *row, const char *text, void *values, vt_origin origin);
+
+/* The same from its value in a YAML file, where lists and mappings may stand for their text. The error names the place
+ * and the row. */
+vt_status vt_row_read(const vt_row *row, const vt_yaml_node *value, void *values);
 
 /* All members to their defaults, in zeroed memory; and freeing what they own. */
 void vt_rows_start(const vt_row *rows, void *values);

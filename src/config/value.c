@@ -237,6 +237,42 @@ done:
     return status;
 }
 
+/* ---- values of a YAML file ---- */
+
+/* "word", "[a, b]", or of a mapping "[name=word, name=[a, b]]"; false if it is nested deeper than `levels`. */
+static bool append_node(const vt_yaml_node *node, int levels, vt_text *text)
+{
+    const bool is_scalar = node->kind == VT_YAML_SCALAR, is_mapping = node->kind == VT_YAML_MAPPING;
+    if (is_scalar) vt_text_append(text, "%s", node->text);
+    if (is_scalar || levels == 0) return is_scalar;
+    vt_text_append(text, "[");
+    for (size_t i = 0; i < node->count; i++) {
+        vt_text_append(text, "%s", i == 0 ? "" : is_mapping && i % 2 == 1 ? "=" : ", ");
+        if (!append_node(node->child[i], levels - 1, text)) return false;
+    }
+    vt_text_append(text, "]");
+    return true;
+}
+
+vt_status vt_row_read(const vt_row *row, const vt_yaml_node *value, void *values)
+{
+    vt_status status = VT_OK;
+    char found[96];
+    vt_text text = {0}, range = {0};
+    const bool is_list = row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE || row->is_list;
+    const int levels = row->is_map ? 2 : is_list ? 1 : 0;
+    const bool is_allowed = row->is_map || value->kind != VT_YAML_MAPPING;
+    vt_row_range(vt_row_meant(row), &range);
+    VT_CHECK(is_allowed && append_node(value, levels, &text), "found %s, expected %s", vt_yaml_describe(value, found),
+             range.characters);
+    VT_TRY(vt_row_assign(row, text.characters, values, VT_FROM_YAML));
+done:
+    if (status != VT_OK) vt_error_context("%s:%zu:%zu: %s", VT_YAML_PLACE(value), row->name);
+    vt_text_close(&text);
+    vt_text_close(&range);
+    return status;
+}
+
 /* ---- values as text ---- */
 
 static void append_choice(const char *choices, int index, vt_text *text)
@@ -274,9 +310,12 @@ void vt_row_format(const vt_row *row, const void *values, vt_text *text)
             append_real(reals[i], text);
     }
     if (number_count(row) == 2) vt_text_append(text, "]");
-    if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "%s", *(const bool *)member ? "true" : "false");
-    if (row->kind == VT_ROW_CHOICE) append_choice(row->choices, *(const int *)member, text);
-    if (row->kind == VT_ROW_PATH) vt_text_append(text, "%s", *(char *const *)member);
+    if (row->kind == VT_ROW_BOOLEAN)
+        vt_text_append(text, "%s", *(const bool *)member ? "true" : "false");
+    else if (row->kind == VT_ROW_CHOICE)
+        append_choice(row->choices, *(const int *)member, text);
+    else if (number_count(row) == 0)
+        vt_text_append(text, "%s", *(char *const *)member);
 }
 
 void vt_row_range(const vt_row *row, vt_text *text)

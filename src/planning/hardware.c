@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "config/option.h"
-#include "config/yaml.h"
 #include "storage/output_file.h"
 
 /* clang-format off */
@@ -51,12 +50,10 @@ static const vt_row *const rows = &table[1];
 static vt_status take_value(const vt_yaml_node *key, const vt_yaml_node *value, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    char found[96], *advice = vt_row_advice(rows, NULL, key->text, "");
+    char *advice = vt_row_advice(rows, NULL, key->text, "");
     const vt_row *row = vt_row_find(rows, key->text);
     VT_CHECK(row != NULL, "%s:%zu:%zu: unknown key '%.80s'%s", VT_YAML_PLACE(key), key->text, advice);
-    const char *text = value->kind == VT_YAML_SCALAR ? value->text : vt_yaml_describe(value, found);
-    if (vt_row_assign(row, text, hardware, VT_FROM_YAML) != VT_OK)
-        status = vt_error_context("%s:%zu:%zu: %s", VT_YAML_PLACE(value), row->name);
+    VT_TRY(vt_row_read(row, value, hardware));
 done:
     free(advice);
     return status;

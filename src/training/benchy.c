@@ -11,24 +11,109 @@
 #include "base/log.h"
 #include "base/profile.h"
 #include "base/text.h"
-#include "config/benchy.h"
+#include "config/option.h"
 #include "training/run_inside.h"
 #include "training/stop.h"
 
-static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
+enum { IO, SYNTHETIC, FULL, TESTS };
+enum { PROFILE_SINGLE, PROFILE_ALL, PROFILE_NONE };
+
+static const char *const names[TESTS] = {"IO", "SYNTHETIC", "FULL"};
 
 typedef struct {
     vt_trainer *trainer;
     vt_world *world;
     vt_loader *loader;
-    vt_benchy_settings settings;
-    json_t *results[VT_BENCHY_TESTS]; /* benchy's keys, and after them ours; rates are samples per second, summed over
-                                         all ranks. NULL: the test was not run */
+    /* the settings */
+    int64_t report_every; /* batches between lines of the log */
+    bool exits;           /* behind the tests; else the run goes on, and trains */
+    bool barrier;         /* no effect: ranks always begin together */
+    int profile;
+    char *directory, *filename; /* of the JSON; NULL: not said */
+    struct {
+        bool runs;
+        int64_t batches, trials, warmups; /* batches of a trial; trials that count, and before them that don't */
+    } tests[TESTS];
+    vt_origin origin; /* of the one that was read last */
+    /* the tests */
+    json_t *results[TESTS]; /* benchy's keys, and after them ours; rates are samples per second, summed over all ranks.
+                               NULL: the test was not run */
     int64_t epoch;
     const vt_batch *batch;
     char *path; /* of the JSON; rank 0's */
     FILE *file;
 } bench;
+
+/* ---- the settings: benchy's defaults, and what the YAML file that BENCHY_CONFIG_FILE names says instead ---- */
+
+/* clang-format off */
+#define SETTING(text, type, value, member, ...) {.name = text, .kind = type, .preset = value, \
+    .offset = offsetof(bench, member), .origin = offsetof(bench, origin), __VA_ARGS__}
+#define COUNT(text, value, member, least) \
+    SETTING(text, VT_ROW_INTEGER, value, member, .least_integer = least, .most_integer = INT64_MAX)
+#define TEST(section, test) SETTING(section ".run_benchmark", VT_ROW_BOOLEAN, "true", tests[test].runs, ), \
+    COUNT(section ".nbatches", "50", tests[test].batches, 1), COUNT(section ".ntrials", "3", tests[test].trials, 1), \
+    COUNT(section ".nwarmup", "1", tests[test].warmups, 0)
+/* clang-format on */
+static const vt_row table[] = {
+    {.kind = VT_ROW_END},
+    COUNT("global.report_freq", "10", report_every, 1),
+    SETTING("global.exit_after_tests", VT_ROW_BOOLEAN, "true", exits, ),
+    SETTING("global.profiler_mode", VT_ROW_CHOICE, "single", profile, .choices = "single|all|none"),
+    SETTING("global.output_filename", VT_ROW_PATH, "None", filename, ),
+    SETTING("global.output_dir", VT_ROW_PATH, "None", directory, ),
+    SETTING("global.use_distributed_barrier", VT_ROW_BOOLEAN, "false", barrier, ),
+    TEST("IO", IO),
+    TEST("synthetic", SYNTHETIC),
+    TEST("full", FULL),
+    {.kind = VT_ROW_END}};
+static const vt_row *const rows = &table[1];
+
+static vt_status read_section(const vt_yaml_entry *section, bench *b)
+{
+    vt_status status = VT_OK;
+    char found[96], *name = NULL;
+    const vt_yaml_node *settings = section->value;
+    VT_CHECK(vt_text_choice(section->key->text, "global|IO|synthetic|full") >= 0,
+             "%s:%zu:%zu: %s is no section of benchy; expected global, IO, synthetic or full",
+             VT_YAML_PLACE(section->key), section->key->text);
+    if (settings->kind == VT_YAML_SCALAR && strcmp(settings->text, "null") == 0) return VT_OK; /* it has none */
+    VT_CHECK(settings->kind == VT_YAML_MAPPING, "%s:%zu:%zu: %s is %s; expected an object with its settings",
+             VT_YAML_PLACE(settings), section->key->text, vt_yaml_describe(settings, found));
+    VT_TRY(vt_yaml_entries(settings));
+    for (size_t i = 0; i < settings->entry_count; i++) {
+        const vt_yaml_entry *setting = &settings->entries[i];
+        free(name);
+        name = vt_text_format("%s.%s", section->key->text, setting->key->text);
+        const vt_row *row = vt_row_find(rows, name);
+        VT_CHECK(row != NULL,
+                 "%s:%zu:%zu: %s is no key of benchy; expected of global report_freq, exit_after_tests, "
+                 "profiler_mode, output_filename, output_dir, use_distributed_barrier; of IO, synthetic and full "
+                 "run_benchmark, nbatches, ntrials, nwarmup",
+                 VT_YAML_PLACE(setting->key), name);
+        VT_TRY(vt_row_read(row, setting->value, b));
+    }
+done:
+    free(name);
+    return status;
+}
+
+/* path NULL: the defaults alone. */
+static vt_status read_settings(const char *path, bench *b)
+{
+    vt_status status = VT_OK;
+    vt_yaml *yaml = NULL;
+    vt_rows_start(rows, b);
+    if (path == NULL) return VT_OK;
+    VT_TRY(vt_yaml_open(path, NULL, "benchy's sections global, IO, synthetic and full", &yaml));
+    const vt_yaml_node *top = vt_yaml_top(yaml);
+    for (size_t i = 0; i < top->entry_count; i++) VT_TRY(read_section(&top->entries[i], b));
+done:
+    vt_yaml_close(&yaml);
+    return status;
+}
+
+/* ---- the tests ---- */
 
 /* The epochs follow one another. */
 static vt_status next_batch(bench *b)
@@ -59,11 +144,10 @@ static vt_status run_iteration(bench *b, int test, const char *label, int64_t in
     vt_status status = VT_OK;
     vt_range_begin("BENCHY::BenchmarkIterator::%s::STEP_%lld", label, (long long)index);
     vt_range_begin("BENCHY::BenchmarkIterator::%s::DATA_%lld", label, (long long)index);
-    if (test != VT_BENCHY_SYNTHETIC) status = next_batch(b);
+    if (test != SYNTHETIC) status = next_batch(b);
     vt_range_end();
-    if (status == VT_OK && test != VT_BENCHY_IO) status = vt_step_start(b->trainer, b->batch);
-    if (status == VT_OK)
-        status = take_steps(b, index + 1 < b->settings.tests[test].batches ? vt_step_latency(b->trainer) : 0);
+    if (status == VT_OK && test != IO) status = vt_step_start(b->trainer, b->batch);
+    if (status == VT_OK) status = take_steps(b, index + 1 < b->tests[test].batches ? vt_step_latency(b->trainer) : 0);
     vt_range_end();
     return status;
 }
@@ -79,7 +163,7 @@ static void note(json_t *result, const char *list, double number)
 static vt_status run_trial(bench *b, int test, const char *label, bool warms, json_t *result)
 {
     vt_status status = VT_OK;
-    const int64_t batches = b->settings.tests[test].batches, every = b->settings.report_every;
+    const int64_t batches = b->tests[test].batches, every = b->report_every;
     char number[VT_NUMBER_SIZE];
     double samples = 0, average = 0;
     json_t *rates = json_array();
@@ -129,25 +213,25 @@ done:
 static vt_status run_test(bench *b, int test)
 {
     vt_status status = VT_OK;
-    const vt_benchy_test *plan = &b->settings.tests[test];
     double average = 0, squares = 0;
-    if (!plan->runs) return VT_OK;
+    const int64_t trial_count = b->tests[test].trials, warmups = b->tests[test].warmups;
+    if (!b->tests[test].runs) return VT_OK;
     json_t *result = b->results[test] = json_pack("{s:[], s:[], s:[], s:[], s:[]}", "rates", "avg_iter_throughput",
                                                   "trial_throughput", "trial_time", "trials"); /* in this order */
     const json_t *trials = json_object_get(result, "trials");
-    if (test == VT_BENCHY_SYNTHETIC) VT_TRY(vt_world_agree(b->world, prepare_synthetic(b)));
-    for (int64_t i = 0; i < plan->warmups + plan->trials && status == VT_OK; i++) {
-        const bool warms = i < plan->warmups;
-        char *label = vt_text_format(warms ? "%s_WARMUP_%lld" : "%s_%lld", names[test],
-                                     (long long)(warms ? i : i - plan->warmups));
+    if (test == SYNTHETIC) VT_TRY(vt_world_agree(b->world, prepare_synthetic(b)));
+    for (int64_t i = 0; i < warmups + trial_count && status == VT_OK; i++) {
+        const bool warms = i < warmups;
+        char *label =
+            vt_text_format(warms ? "%s_WARMUP_%lld" : "%s_%lld", names[test], (long long)(warms ? i : i - warmups));
         status = run_trial(b, test, label, warms, result);
         free(label);
     }
     if (status != VT_OK) goto done;
     for (size_t i = 0; i < json_array_size(trials); i++)
-        average += json_real_value(json_array_get(trials, i)) / (double)plan->trials;
+        average += json_real_value(json_array_get(trials, i)) / (double)trial_count;
     for (size_t i = 0; i < json_array_size(trials); i++)
-        squares += pow(json_real_value(json_array_get(trials, i)) - average, 2) / (double)plan->trials;
+        squares += pow(json_real_value(json_array_get(trials, i)) - average, 2) / (double)trial_count;
     json_object_set_new(result, "average", json_real(average));
     json_object_set_new(result, "standard_deviation", json_real(sqrt(squares))); /* of the population */
 done:
@@ -157,25 +241,24 @@ done:
 /* ---- the JSON file ---- */
 
 /* BENCHY_OUTPUT, else what the configuration says, else in the run directory. */
-static char *json_path(const vt_benchy_settings *settings, const char *run_directory)
+static char *json_path(const bench *b, const char *run_directory)
 {
     const char *chosen = getenv("BENCHY_OUTPUT");
     if (chosen != NULL && chosen[0] != '\0') {
         return vt_text_format("%s%s", chosen, vt_text_ends_with(chosen, ".json") ? "" : ".json");
     }
-    if (settings->file == NULL && settings->directory == NULL)
-        return vt_text_format("%s/benchy_output.json", run_directory);
-    const char *directory = settings->directory != NULL ? settings->directory : ".";
+    if (b->filename == NULL && b->directory == NULL) return vt_text_format("%s/benchy_output.json", run_directory);
+    const char *directory = b->directory != NULL ? b->directory : ".";
     const size_t length = strlen(directory);
     return vt_text_format("%s%s%s", directory, length > 0 && directory[length - 1] == '/' ? "" : "/",
-                          settings->file != NULL ? settings->file : "benchy_result.json");
+                          b->filename != NULL ? b->filename : "benchy_result.json");
 }
 
 /* Before anything is measured: what can't be written should not cost the tests. */
 static vt_status open_json(bench *b, const char *run_directory)
 {
     vt_status status = VT_OK;
-    b->path = json_path(&b->settings, run_directory);
+    b->path = json_path(b, run_directory);
     b->file = fopen(b->path, "we");
     VT_CHECK(b->file != NULL, "BENCHY_OUTPUT: can't write %s: %s", b->path, strerror(errno));
 done:
@@ -188,13 +271,12 @@ static vt_status write_json(bench *b)
     vt_status status = VT_OK;
     FILE *file = b->file;
     const int ranks = b->world->ranks;
-    const vt_benchy_settings *settings = &b->settings;
     json_t *root = json_pack("{s:i, s:s, s:i, s:I, s:I}", "nranks", ranks, "unit", "samples/s over all ranks", "ranks",
                              ranks, "global_batch_size", (json_int_t)b->trainer->config->global_batch_size,
-                             "batches_per_trial", (json_int_t)settings->tests[VT_BENCHY_FULL].batches);
+                             "batches_per_trial", (json_int_t)b->tests[FULL].batches);
     b->file = NULL;
     vt_log_info("BENCHY::INFO::Message: Writing JSON output to %s.", b->path);
-    for (int test = 0; test < VT_BENCHY_TESTS; test++)
+    for (int test = 0; test < TESTS; test++)
         if (b->results[test] != NULL) json_object_set(root, names[test], b->results[test]);
     const bool written = json_dumpf(root, file, 0) == 0 && fputc('\n', file) != EOF;
     VT_CHECK(vt_file_close(file, written), "BENCHY_OUTPUT: can't write %s: %s", b->path, strerror(errno));
@@ -207,10 +289,10 @@ done:
 
 static void close_bench(bench *b)
 {
-    for (int test = 0; test < VT_BENCHY_TESTS; test++) json_decref(b->results[test]);
+    for (int test = 0; test < TESTS; test++) json_decref(b->results[test]);
     if (b->file != NULL) fclose(b->file);
     free(b->path);
-    vt_benchy_settings_close(&b->settings);
+    vt_rows_free(rows, b);
 }
 
 vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
@@ -222,26 +304,25 @@ vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
     const bool first = b.world->rank == 0;
     const char *path = getenv("BENCHY_CONFIG_FILE");
     if (path != NULL && path[0] == '\0') path = NULL;
-    VT_TRY(vt_world_agree(b.world, vt_benchy_settings_open(path, &b.settings)));
+    VT_TRY(vt_world_agree(b.world, read_settings(path, &b)));
     VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run->directory) : VT_OK));
     vt_log_info("BENCHY::INFO::Message: Using %s%s.",
                 path != NULL ? "benchy configuration file " : "default benchy configuration", path != NULL ? path : "");
-    if (modes[b.settings.profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[b.settings.profile]);
-    const bool profiles =
-        b.settings.profile == VT_BENCHY_PROFILE_ALL || (first && b.settings.profile == VT_BENCHY_PROFILE_SINGLE);
+    if (modes[b.profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[b.profile]);
+    const bool profiles = b.profile == PROFILE_ALL || (first && b.profile == PROFILE_SINGLE);
     if (profiles) vt_profile_start();
     vt_loader_begin(b.loader, 0, 0);
-    for (int test = 0; test < VT_BENCHY_TESTS && status == VT_OK; test++) status = run_test(&b, test);
+    for (int test = 0; test < TESTS && status == VT_OK; test++) status = run_test(&b, test);
     if (profiles) vt_profile_stop();
     if (status != VT_OK) goto done;
-    for (int test = 0; test < VT_BENCHY_TESTS; test++)
+    for (int test = 0; test < TESTS; test++)
         if (b.results[test] != NULL)
             vt_log_info("BENCHY::SUMMARY::%s%s average trial throughput: %.3f +/- %.3f",
-                        test == VT_BENCHY_SYNTHETIC ? " " : "" /* the original's */, names[test],
+                        test == SYNTHETIC ? " " : "" /* the original's */, names[test],
                         json_real_value(json_object_get(b.results[test], "average")),
                         json_real_value(json_object_get(b.results[test], "standard_deviation")));
     VT_TRY(vt_world_agree(b.world, first ? write_json(&b) : VT_OK));
-    *trains_on = b.settings.trains_on;
+    *trains_on = !b.exits;
     vt_log_info("BENCHY::INFO::Message: Tests completed....%s", *trains_on ? "" : " exiting.");
 done:
     close_bench(&b);

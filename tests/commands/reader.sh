@@ -127,7 +127,7 @@ test_benchy_as_configured() {
 global: {report_freq: 2, output_filename: 'mine.json', output_dir: './', profiler_mode: none}
 IO: {run_benchmark: False}
 synthetic: {nbatches: 4, ntrials: 2, nwarmup: 0}
-full: {nbatches: 3, ntrials: 1}
+full: {nbatches: 3, ntrials: 1, nwarmup: null}
 YAML
     BENCHY_CONFIG_FILE=benchy.yaml train --enable_benchy >log
     contains "$(cat log)" "Using benchy configuration file benchy.yaml." "Writing JSON output to ./mine.json."
@@ -142,10 +142,16 @@ YAML
     refuted grep "exiting" log
     echo "full: {batches: 3}" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "full.batches" "nbatches" -- train --enable_benchy
+    echo "reader: null" >bad.yaml
+    BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:1: reader is no section of benchy; expected global, IO" -- train --enable_benchy
     echo "IO: 3" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "IO is the text '3'; expected an object with its settings" -- train --enable_benchy
     echo "global: {profiler_mode: some}" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "profiler_mode" "single|all|none" -- train --enable_benchy
+    echo "full: {nbatches: 0}" >bad.yaml
+    BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:18: full.nbatches: 0 is out of range (expected 1 or more)" -- train --enable_benchy
+    echo "full: {ntrials: [3]}" >bad.yaml
+    BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:17: full.ntrials: found a list, expected 1 or more" -- train --enable_benchy
     BENCHY_CONFIG_FILE=none.yaml refuses "none.yaml" "No such file" -- train --enable_benchy
 }
 
