@@ -5,12 +5,23 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/memory.h"
 #include "config/config.h"
-#include "config/keys.h"
+#include "config/yaml.h"
+
+/* A key of the file by its path, "fp16.enabled". */
+typedef struct {
+    char *path;
+    const vt_yaml_node *node;
+    bool known; /* it was asked for; so are mappings, whose own keys follow them */
+} key;
 
 typedef struct {
     const char *path;
-    vt_keys keys;
+    vt_yaml *file;
+    key *keys; /* in the file's order */
+    size_t count;
+    vt_status status; /* VT_ERROR: a value was refused; the first one is noted */
     vt_text *yaml, *notes;
     char *local_batch; /* a flag that the run needs as well; "": none */
 } conversion;
@@ -43,6 +54,92 @@ static const struct {
                 {"scheduler.params.cos_min_ratio", "0"},
                 {"scheduler.params.warmup_type", "linear"}};
 
+/* ---- the keys ---- */
+
+static vt_status collect(conversion *c, const vt_yaml_node *mapping, const char *above)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_yaml_entries(mapping));
+    for (size_t i = 0; i < mapping->entry_count; i++) {
+        const vt_yaml_node *value = mapping->entries[i].value;
+        char *path = vt_text_format("%s%s%s", above, above[0] != '\0' ? "." : "", mapping->entries[i].key->text);
+        c->keys = vt_grow(c->keys, c->count, sizeof *c->keys, "the keys of a file");
+        c->keys[c->count++] = (key){path, value, value->kind == VT_YAML_MAPPING};
+        if (value->kind == VT_YAML_MAPPING) VT_TRY(collect(c, value, path));
+    }
+done:
+    return status;
+}
+
+/* Is it this scalar? */
+static bool is(const vt_yaml_node *node, const char *text)
+{
+    return node->kind == VT_YAML_SCALAR && strcmp(node->text, text) == 0;
+}
+
+/* Notes "FILE:LINE:COLUMN: PATH is ...; expected ...". The conversion goes on, and fails in the end. */
+static void refuse(conversion *c, const char *path, const vt_yaml_node *node, const char *expected)
+{
+    char found[96];
+    c->status = VT_ERROR;
+    if (is(node, "auto"))
+        vt_error_note(__FILE__, __LINE__,
+                      "%s:%zu:%zu: %s is \"auto\", which a program fills in that calls DeepSpeed; write the value "
+                      "itself",
+                      VT_YAML_PLACE(node), path);
+    else
+        vt_error_note(__FILE__, __LINE__, "%s:%zu:%zu: %s is %s; expected %s", VT_YAML_PLACE(node), path,
+                      vt_yaml_describe(node, found), expected);
+}
+
+/* The value, which is known from now on; NULL: it is not in the file, or null. Of "fp16.enabled" a value of `fp16` that
+ * is no object is refused. */
+static const vt_yaml_node *find(conversion *c, const char *path)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        key *k = &c->keys[i];
+        const size_t length = strlen(k->path);
+        const bool is_null = is(k->node, "null");
+        if (strncmp(k->path, path, length) != 0) continue;
+        if (path[length] == '.' && k->node->kind != VT_YAML_MAPPING && !is_null)
+            refuse(c, k->path, k->node, "an object with its settings");
+        k->known = k->known || path[length] == '\0' || (path[length] == '.' && is_null);
+        if (path[length] != '\0') continue;
+        return is_null ? NULL : k->node;
+    }
+    return NULL;
+}
+
+/* The value, or `preset` if the file has none. What is no number, or less than `least`, no whole number, or neither
+ * true nor false is refused. */
+static double number(conversion *c, const char *path, double least, double preset)
+{
+    const vt_yaml_node *node = find(c, path);
+    char expected[64];
+    double found = 0;
+    if (node == NULL) return preset;
+    if (node->kind == VT_YAML_SCALAR && vt_text_to_double(node->text, &found) && found >= least) return found;
+    snprintf(expected, sizeof expected, "a number of at least %g", least);
+    refuse(c, path, node, expected);
+    return preset;
+}
+
+static double whole_number(conversion *c, const char *path, double least, double preset)
+{
+    const double value = number(c, path, least, preset);
+    if (value != floor(value)) refuse(c, path, find(c, path), "a whole number");
+    return value;
+}
+
+static bool truth(conversion *c, const char *path, bool preset)
+{
+    const vt_yaml_node *node = find(c, path);
+    if (node == NULL) return preset;
+    const int place = node->kind == VT_YAML_SCALAR ? vt_text_choice(node->text, "false|False|true|True") : -1;
+    if (place < 0) refuse(c, path, node, "true or false");
+    return place >= 2;
+}
+
 /* Writes the option, if the file sets it. */
 static void put_text(conversion *c, bool is_set, const char *option, const char *value)
 {
@@ -65,9 +162,9 @@ static void put(conversion *c, bool is_set, const char *option, double value)
 static vt_status convert_batch(conversion *c)
 {
     vt_status status = VT_OK;
-    const double global = vt_keys_whole_number(&c->keys, "train_batch_size", 1, 0);
-    const double micro = vt_keys_whole_number(&c->keys, "train_micro_batch_size_per_gpu", 1, 0);
-    const double parts = vt_keys_whole_number(&c->keys, "gradient_accumulation_steps", 1, 0);
+    const double global = whole_number(c, "train_batch_size", 1, 0);
+    const double micro = whole_number(c, "train_micro_batch_size_per_gpu", 1, 0);
+    const double parts = whole_number(c, "gradient_accumulation_steps", 1, 0);
     const double local = micro * (parts > 0 ? parts : 1);
     VT_CHECK(global > 0 || micro > 0,
              "%s: it gives neither train_batch_size nor train_micro_batch_size_per_gpu, so the size of a batch is "
@@ -101,19 +198,18 @@ done:
 static vt_status convert_precision(conversion *c)
 {
     vt_status status = VT_OK;
-    vt_keys *keys = &c->keys;
-    const bool fp16 = vt_keys_truth(keys, "fp16.enabled", false);
-    const bool bf16 = vt_keys_truth(keys, "bfloat16.enabled", vt_keys_truth(keys, "bf16.enabled", false));
-    const bool refills = vt_keys_truth(keys, "fp16.consecutive_hysteresis", false);
-    const double scale = vt_keys_number(keys, "fp16.loss_scale", 0, 0);
-    const double least = vt_keys_number(keys, "fp16.min_loss_scale", 0, 1);
+    const bool fp16 = truth(c, "fp16.enabled", false);
+    const bool bf16 = truth(c, "bfloat16.enabled", truth(c, "bf16.enabled", false));
+    const bool refills = truth(c, "fp16.consecutive_hysteresis", false);
+    const double scale = number(c, "fp16.loss_scale", 0, 0);
+    const double least = number(c, "fp16.min_loss_scale", 0, 1);
     const bool follows = fp16 && scale == 0; /* overflows */
     VT_CHECK(!fp16 || !bf16, "%s: fp16 and bf16 are both enabled; disable one of the two", c->path);
     put_text(c, true, "amp_mode", fp16 ? "fp16" : bf16 ? "bf16" : "none");
     put(c, fp16, "loss_scale", scale);
-    put(c, follows, "loss_scale_power", vt_keys_whole_number(keys, "fp16.initial_scale_power", 0, 16));
-    put(c, follows, "loss_scale_window", vt_keys_whole_number(keys, "fp16.loss_scale_window", 1, 1000));
-    put(c, follows, "loss_scale_hysteresis", vt_keys_whole_number(keys, "fp16.hysteresis", 1, 2));
+    put(c, follows, "loss_scale_power", whole_number(c, "fp16.initial_scale_power", 0, 16));
+    put(c, follows, "loss_scale_window", whole_number(c, "fp16.loss_scale_window", 1, 1000));
+    put(c, follows, "loss_scale_hysteresis", whole_number(c, "fp16.hysteresis", 1, 2));
     put_text(c, follows, "loss_scale_refill", refills ? "true" : "false");
     put(c, follows && least > 0, "loss_scale_min", least);
     if (fp16 && !follows)
@@ -125,40 +221,38 @@ done:
 /* Type Adam decouples weight_decay, too, unless adam_w_mode is false. */
 static void convert_adam(conversion *c, bool is_adamw)
 {
-    vt_keys *keys = &c->keys;
-    const vt_yaml_node *betas = vt_keys_find(keys, "optimizer.params.betas");
-    const bool decouples = vt_keys_truth(keys, "optimizer.params.adam_w_mode", true) || is_adamw;
-    const bool of_torch = vt_keys_truth(keys, "optimizer.params.torch_adam", false);
+    const vt_yaml_node *betas = find(c, "optimizer.params.betas");
+    const bool decouples = truth(c, "optimizer.params.adam_w_mode", true) || is_adamw;
+    const bool of_torch = truth(c, "optimizer.params.torch_adam", false);
     const double decay = decouples && of_torch ? 0.01 : 0;
     double pair[2] = {0.9, 0.999};
     char text[2][VT_NUMBER_SIZE];
     for (size_t i = 0; betas != NULL && i < 2; i++)
         if (betas->kind != VT_YAML_SEQUENCE || betas->count != 2 || betas->child[i]->kind != VT_YAML_SCALAR ||
             !vt_text_to_double(betas->child[i]->text, &pair[i]))
-            vt_keys_refuse(keys, "optimizer.params.betas", betas, "two numbers, like [0.9, 0.999]");
+            refuse(c, "optimizer.params.betas", betas, "two numbers, like [0.9, 0.999]");
     put_text(c, true, "optimizer", decouples ? "AdamW" : "Adam");
     vt_text_append(c->yaml, "  betas: [%s, %s]\n", vt_text_double(pair[0], text[0]), vt_text_double(pair[1], text[1]));
-    put(c, true, "eps", vt_keys_number(keys, "optimizer.params.eps", 0, 1e-8));
-    put(c, true, "weight_decay", vt_keys_number(keys, "optimizer.params.weight_decay", 0, decay));
+    put(c, true, "eps", number(c, "optimizer.params.eps", 0, 1e-8));
+    put(c, true, "weight_decay", number(c, "optimizer.params.weight_decay", 0, decay));
 }
 
 static void convert_sgd(conversion *c)
 {
-    vt_keys *keys = &c->keys;
-    const bool nesterov = vt_keys_truth(keys, "optimizer.params.nesterov", false);
+    const bool nesterov = truth(c, "optimizer.params.nesterov", false);
     put_text(c, true, "optimizer", "SGD");
-    put(c, true, "momentum", vt_keys_number(keys, "optimizer.params.momentum", 0, 0));
+    put(c, true, "momentum", number(c, "optimizer.params.momentum", 0, 0));
     put_text(c, true, "nesterov", nesterov ? "true" : "false");
-    put(c, true, "weight_decay", vt_keys_number(keys, "optimizer.params.weight_decay", 0, 0));
+    put(c, true, "weight_decay", number(c, "optimizer.params.weight_decay", 0, 0));
 }
 
 /* An optimizer's numbers are always written: DeepSpeed's defaults are not those of vitrain. */
 static void convert_optimizer(conversion *c)
 {
-    const vt_yaml_node *section = vt_keys_find(&c->keys, "optimizer");
-    const vt_yaml_node *type = vt_keys_find(&c->keys, "optimizer.type");
+    const vt_yaml_node *section = find(c, "optimizer");
+    const vt_yaml_node *type = find(c, "optimizer.type");
     if (type == NULL && section != NULL)
-        vt_keys_refuse(&c->keys, "optimizer", section, "an object with type Adam, AdamW or SGD, and params");
+        refuse(c, "optimizer", section, "an object with type Adam, AdamW or SGD, and params");
     if (type == NULL) {
         vt_text_append(c->notes,
                        "optimizer: not in the file, so it stays that of vitrain, as do lr and weight_decay\n");
@@ -170,25 +264,25 @@ static void convert_optimizer(conversion *c)
     else if (strcasecmp(name, "SGD") == 0)
         convert_sgd(c);
     else
-        vt_keys_refuse(&c->keys, "optimizer.type", type, "Adam, AdamW or SGD");
-    put(c, true, "lr", vt_keys_number(&c->keys, "optimizer.params.lr", 0, 1e-3));
+        refuse(c, "optimizer.type", type, "Adam, AdamW or SGD");
+    put(c, true, "lr", number(c, "optimizer.params.lr", 0, 1e-3));
 }
 
 static void convert_scheduler(conversion *c)
 {
-    const vt_yaml_node *section = vt_keys_find(&c->keys, "scheduler");
-    const vt_yaml_node *type = vt_keys_find(&c->keys, "scheduler.type");
+    const vt_yaml_node *section = find(c, "scheduler");
+    const vt_yaml_node *type = find(c, "scheduler.type");
     if (type == NULL && section != NULL)
-        vt_keys_refuse(&c->keys, "scheduler", section, "an object with type WarmupCosineLR, and params");
+        refuse(c, "scheduler", section, "an object with type WarmupCosineLR, and params");
     if (type == NULL) {
         vt_text_append(c->notes, "scheduler: not in the file, so lr_schedule stays that of vitrain, cosine; none is a "
                                  "constant rate\n");
         return;
     }
-    if (!vt_yaml_is(type, "WarmupCosineLR")) vt_keys_refuse(&c->keys, "scheduler.type", type, "WarmupCosineLR");
-    const double steps = vt_keys_whole_number(&c->keys, "scheduler.params.total_num_steps", 1, 0);
+    if (!is(type, "WarmupCosineLR")) refuse(c, "scheduler.type", type, "WarmupCosineLR");
+    const double steps = whole_number(c, "scheduler.params.total_num_steps", 1, 0);
     put_text(c, true, "lr_schedule", "cosine");
-    put(c, true, "warmup", vt_keys_whole_number(&c->keys, "scheduler.params.warmup_num_steps", 0, 1000));
+    put(c, true, "warmup", whole_number(c, "scheduler.params.warmup_num_steps", 0, 1000));
     put(c, steps > 0, "num_iters", steps);
     vt_text_append(c->notes,
                    "scheduler: here warm-up is linear, and multiplies a cosine of the whole run that ends at 0\n");
@@ -196,26 +290,24 @@ static void convert_scheduler(conversion *c)
 
 static void convert_rest(conversion *c)
 {
-    vt_keys *keys = &c->keys;
-    const double clip = vt_keys_number(keys, "gradient_clipping", 0, 1);
-    const double print = vt_keys_whole_number(keys, "steps_per_print", 1, 0);
-    const double bucket = vt_keys_whole_number(keys, "zero_optimization.reduce_bucket_size", 1, 0);
-    if (vt_keys_find(keys, "gradient_clipping") == NULL)
+    const double clip = number(c, "gradient_clipping", 0, 1);
+    const double print = whole_number(c, "steps_per_print", 1, 0);
+    const double bucket = whole_number(c, "zero_optimization.reduce_bucket_size", 1, 0);
+    if (find(c, "gradient_clipping") == NULL)
         vt_text_append(c->notes, "gradient_clipping: not in the file, so it is 1.0, as in new versions of DeepSpeed; "
                                  "older ones did not clip (grad_clip: None)\n");
     put(c, clip > 0, "grad_clip", clip);
     put_text(c, clip == 0, "grad_clip", "None");
     put(c, print > 0, "log_every", print);
-    put(c, true, "zero_stage", vt_keys_whole_number(keys, "zero_optimization.stage", 0, 0));
+    put(c, true, "zero_stage", whole_number(c, "zero_optimization.stage", 0, 0));
     put(c, bucket > 0, "bucket_cap_mb", 4 * bucket / 1048576);
-    put_text(c, vt_keys_find(keys, "activation_checkpointing") != NULL, "recompute", "block");
-    put_text(c, vt_keys_truth(keys, "activation_checkpointing.cpu_checkpointing", false), "offload_activations",
-             "host");
+    put_text(c, find(c, "activation_checkpointing") != NULL, "recompute", "block");
+    put_text(c, truth(c, "activation_checkpointing.cpu_checkpointing", false), "offload_activations", "host");
 }
 
 /* ---- what is left ---- */
 
-static bool is_harmless(const vt_key *k)
+static bool is_harmless(const key *k)
 {
     double value = 0;
     for (const char *word = without_effect; *word != '\0'; word += strspn(word, "|")) {
@@ -225,23 +317,23 @@ static bool is_harmless(const vt_key *k)
     }
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
         if (strcmp(k->path, harmless[i].path) == 0)
-            return vt_yaml_is(k->node, harmless[i].value) ||
+            return is(k->node, harmless[i].value) ||
                    (strcmp(harmless[i].value, "0") == 0 && k->node->kind == VT_YAML_SCALAR &&
                     vt_text_to_double(k->node->text, &value) && value == 0);
-    return vt_yaml_is(k->node, "null");
+    return is(k->node, "null");
 }
 
 /* Is it in a section that its "enabled": false switches off, or in one that offloads to no device? */
-static bool is_switched_off(const conversion *c, const vt_key *k)
+static bool is_switched_off(const conversion *c, const key *k)
 {
     const char *last = strrchr(k->path, '.');
     const size_t section = strcspn(k->path, "."), inner = last != NULL ? (size_t)(last - k->path) : section;
-    for (size_t i = 0; i < c->keys.count; i++) {
-        const vt_key *other = &c->keys.keys[i];
+    for (size_t i = 0; i < c->count; i++) {
+        const key *other = &c->keys[i];
         if (strncmp(other->path, k->path, section) == 0 && strcmp(other->path + section, ".enabled") == 0)
-            return vt_yaml_is(other->node, "false");
+            return is(other->node, "false");
         if (strncmp(other->path, k->path, inner) == 0 && strcmp(other->path + inner, ".device") == 0)
-            return vt_yaml_is(other->node, "none");
+            return is(other->node, "none");
     }
     return false;
 }
@@ -249,8 +341,8 @@ static bool is_switched_off(const conversion *c, const vt_key *k)
 static vt_status check_rest(conversion *c)
 {
     vt_status status = VT_OK;
-    for (size_t i = 0; i < c->keys.count; i++) {
-        const vt_key *k = &c->keys.keys[i];
+    for (size_t i = 0; i < c->count; i++) {
+        const key *k = &c->keys[i];
         if (k->known) continue;
         VT_CHECK(strstr(k->path, ".offload_") == NULL || is_harmless(k) || is_switched_off(c, k),
                  "%s:%zu:%zu: %s: vitrain keeps values and state where it computes; remove offload_optimizer and "
@@ -284,18 +376,21 @@ vt_status vt_deepspeed_convert(const char *path, vt_text *yaml, vt_text *notes)
 {
     vt_status status = VT_OK;
     conversion c = {.path = path, .yaml = yaml, .notes = notes, .local_batch = vt_text_copy("")};
-    VT_TRY(vt_keys_open(path, "DeepSpeed's settings ({\"train_batch_size\": 16, ...})", &c.keys));
+    VT_TRY(vt_yaml_open(path, NULL, "DeepSpeed's settings ({\"train_batch_size\": 16, ...})", &c.file));
+    VT_TRY(collect(&c, vt_yaml_top(c.file), ""));
     vt_text_append(yaml, "base:\n");
     VT_TRY(convert_batch(&c));
     VT_TRY(convert_precision(&c));
     convert_optimizer(&c);
     convert_scheduler(&c);
     convert_rest(&c);
-    VT_TRY(c.keys.status);
+    VT_TRY(c.status);
     VT_TRY(check_rest(&c));
     VT_TRY(check_result(&c));
 done:
-    vt_keys_close(&c.keys);
+    for (size_t i = 0; i < c.count; i++) free(c.keys[i].path);
+    free(c.keys);
+    vt_yaml_close(&c.file);
     free(c.local_batch);
     return status;
 }
