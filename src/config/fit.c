@@ -98,7 +98,7 @@ static int64_t most_of(size_t offset, int64_t own)
 {
     enum { FARTHEST = 1 << 16 };
     for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++)
-        if (row->kind == VT_ROW_INTEGER && row->offset == offset) return row->most_integer;
+        if (row->kind == VT_ROW_INTEGER && row->offset == offset) return (int64_t)fmin(row->most, 0x1p62);
     return own + FARTHEST;
 }
 

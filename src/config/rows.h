@@ -13,12 +13,11 @@
     VT_OTHER_ROW(.kind = VT_ROW_ALIAS, .name = #older, .target = #option, .target_value = value, .help = text)
 #define VT_OPERAND(flag, text) VT_OTHER_ROW(.kind = VT_ROW_OPERAND, .name = #flag, .preset = "None", .help = text)
 
-#define VT_INTEGER_ROW(member, name, preset, least, most, help, ...)                                                   \
-    VT_ROW(member, name, int64_t, , preset, help, .kind = VT_ROW_INTEGER, .least_integer = least,                      \
-           .most_integer = most, __VA_ARGS__)
-#define VT_REAL_ROW(member, name, preset, least, most, help, ...)                                                      \
-    VT_ROW(member, name, double, , preset, help, .kind = VT_ROW_REAL, .least_real = least, .most_real = most,          \
+#define VT_NUMBER_ROW(member, name, type, size, of_kind, preset, from, to, help, ...)                                  \
+    VT_ROW(member, name, type, size, preset, help, .kind = of_kind, .least = (double)(from), .most = (double)(to),     \
            __VA_ARGS__)
+#define VT_INTEGER_ROW(member, name, ...) VT_NUMBER_ROW(member, name, int64_t, , VT_ROW_INTEGER, __VA_ARGS__)
+#define VT_REAL_ROW(member, name, ...) VT_NUMBER_ROW(member, name, double, , VT_ROW_REAL, __VA_ARGS__)
 #define VT_CHOICE_ROW(member, name, preset, list, help, ...)                                                           \
     VT_ROW(member, name, int, , preset, help, .kind = VT_ROW_CHOICE, .choices = &(list)[1], __VA_ARGS__)
 #define VT_PATH_ROW(name, preset, help, ...)                                                                           \
@@ -46,10 +45,8 @@
 #define VT_SWITCH_PATH(name, preset, help) VT_PATH_ROW(name, preset, help, .is_switch = true)
 #define VT_SWITCH_CHOICE(name, preset, list, help)                                                                     \
     VT_CHOICE_ROW(name, #name, preset, list(VT_WORD), help, .is_switch = true)
-#define VT_PAIR(name, preset, least, most, help)                                                                       \
-    VT_ROW(name, #name, int64_t, [2], preset, help, .kind = VT_ROW_PAIR, .least_integer = least, .most_integer = most)
-#define VT_RANGE(name, preset, least, most, help)                                                                      \
-    VT_ROW(name, #name, double, [2], preset, help, .kind = VT_ROW_RANGE, .least_real = least, .most_real = most)
+#define VT_PAIR(name, ...) VT_NUMBER_ROW(name, #name, int64_t, [2], VT_ROW_PAIR, __VA_ARGS__, )
+#define VT_RANGE(name, ...) VT_NUMBER_ROW(name, #name, double, [2], VT_ROW_RANGE, __VA_ARGS__, )
 
 #define VT_PART_INTEGER(map, part, ...) VT_INTEGER_ROW(map##_##part, #map "." #part, __VA_ARGS__, )
 #define VT_PART_REAL(map, part, ...) VT_REAL_ROW(map##_##part, #map "." #part, __VA_ARGS__, )

@@ -107,21 +107,16 @@ static bool parse_numbers(const vt_row *row, const char *text, numbers *found, b
 {
     char pair[2][32];
     const int count = number_count(row);
-    bool good = count == 2 ? split_pair(text, pair) : count == 1;
     *are_within = true;
-    for (int i = 0; i < count && good; i++) {
+    if (count == 2 ? !split_pair(text, pair) : count == 0) return false;
+    for (int i = 0; i < count; i++) {
         const char *number = count == 2 ? pair[i] : text;
-        int64_t *integer = &found->integers[i];
-        double *real = &found->reals[i];
-        if (is_whole(row)) {
-            good = parse_integer(number, integer);
-            *are_within = *are_within && good && *integer >= row->least_integer && *integer <= row->most_integer;
-        } else {
-            good = parse_real(number, real);
-            *are_within = *are_within && good && *real >= row->least_real && *real <= row->most_real;
-        }
+        if (is_whole(row) ? !parse_integer(number, &found->integers[i]) : !parse_real(number, &found->reals[i]))
+            return false;
+        const double value = is_whole(row) ? (double)found->integers[i] : found->reals[i];
+        *are_within = *are_within && value >= row->least && value <= row->most;
     }
-    return good;
+    return true;
 }
 
 static bool is_utf8(const char *text)
@@ -328,13 +323,10 @@ void vt_row_range(const vt_row *row, vt_text *text)
         vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
     if (row->kind == VT_ROW_OPERAND) vt_text_append(text, "a path");
     if (number_count(row) == 2) vt_text_append(text, "[a, b], each ");
-    if (number_count(row) > 0 && !is_whole(row))
-        vt_text_append(text, "%s to %s", vt_text_double(row->least_real, least), vt_text_double(row->most_real, most));
-    if (is_whole(row)) {
-        vt_text_append(text, "%lld ", (long long)row->least_integer);
-        if (row->most_integer == INT64_MAX)
-            vt_text_append(text, "or more");
-        else
-            vt_text_append(text, "to %lld", (long long)row->most_integer);
-    }
+    if (is_whole(row) && row->most >= 0x1p63)
+        vt_text_append(text, "%.0f or more", row->least);
+    else if (is_whole(row))
+        vt_text_append(text, "%.0f to %.0f", row->least, row->most);
+    else if (number_count(row) > 0)
+        vt_text_append(text, "%s to %s", vt_text_double(row->least, least), vt_text_double(row->most, most));
 }

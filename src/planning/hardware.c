@@ -9,8 +9,8 @@
 
 /* clang-format off */
 #define PLACE(member) .offset = offsetof(vt_hardware, member), .origin = offsetof(vt_hardware, origin)
-#define NUMBER(text, member, value, least, most) {.kind = VT_ROW_REAL, .name = text, .preset = value, PLACE(member), \
-                                                  .least_real = least, .most_real = most}
+#define NUMBER(text, member, value, from, to) {.kind = VT_ROW_REAL, .name = text, .preset = value, PLACE(member), \
+                                                  .least = from, .most = to}
 /* clang-format on */
 /* What has no default must be given. */
 static const vt_row table[] = {

@@ -49,8 +49,7 @@ typedef struct {
 /* clang-format off */
 #define SETTING(text, type, value, member, ...) {.name = text, .kind = type, .preset = value, \
     .offset = offsetof(bench, member), .origin = offsetof(bench, origin), __VA_ARGS__}
-#define COUNT(text, value, member, least) \
-    SETTING(text, VT_ROW_INTEGER, value, member, .least_integer = least, .most_integer = INT64_MAX)
+#define COUNT(text, value, member, from) SETTING(text, VT_ROW_INTEGER, value, member, .least = from, .most = 0x1p63)
 #define TEST(section, test) SETTING(section ".run_benchmark", VT_ROW_BOOLEAN, "true", tests[test].runs, ), \
     COUNT(section ".nbatches", "50", tests[test].batches, 1), COUNT(section ".ntrials", "3", tests[test].trials, 1), \
     COUNT(section ".nwarmup", "1", tests[test].warmups, 0)
