@@ -1,9 +1,8 @@
 /* What step.h has besides training steps: losses and scores, forecasts, predictions. */
-#include <stdlib.h>
+#include <math.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "data/loader.h"
 #include "storage/unpack.h"
 #include "training/stop.h"
@@ -196,15 +195,13 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_pictur
     const vt_layout *layout = &trainer->world->layout;
     const size_t bytes = (size_t)(part.height * part.width) * sizeof(float);
     if (trainer->stage.place.is_last && trainer->stage.place.is_first) return status;
-    int *stages = vt_allocate((size_t)layout->ranks, sizeof *stages, "a picture");
-    const int last = stages[vt_layout_members(layout, 0, VT_AXES(VT_AXIS_PIPELINE), stages) - 1];
+    const int last = vt_layout_first(layout, layout->size[VT_AXIS_PIPELINE] - 1);
     vt_group *everyone = trainer->world->everyone;
     float *const fields[2] = {prediction, target};
     for (int i = 0; i < 2; i++) {
         if (everyone->rank == last) vt_group_send(everyone, fields[i], bytes, 0, NULL);
         if (everyone->rank == 0) vt_group_receive(everyone, fields[i], bytes, last, NULL);
     }
-    free(stages);
     return status;
 }
 

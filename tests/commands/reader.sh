@@ -140,6 +140,11 @@ YAML
     BENCHY_CONFIG_FILE=benchy.yaml train --enable_benchy --run_num=on >log
     contains "$(cat log)" "Tests completed...." "Time taken for epoch 1 is" "Time taken for epoch 2 is" "DONE ---- rank 0"
     refuted grep "exiting" log
+    printf 'global: null\nIO: {run_benchmark: off}\nsynthetic: {run_benchmark: False}\nfull: {nbatches: 1, ntrials: 1, nwarmup: 0}\n' >short.yaml
+    BENCHY_CONFIG_FILE=short.yaml train --enable_benchy --run_num=short >log
+    [ "$(grep -c "BENCHY::SUMMARY::" log)" = 1 ]
+    contains "$(cat log)" "BENCHY::SUMMARY::FULL" "Profiling mode single" "exiting"
+    [ -s runs/base/1CPU/short/benchy_output.json ]
     echo "full: {batches: 3}" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "full.batches" "nbatches" -- train --enable_benchy
     echo "reader: null" >bad.yaml
