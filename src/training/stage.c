@@ -2,17 +2,22 @@
 #include "base/clock.h"
 #include "training/trainer_inside.h"
 
+static vt_rollout_place place_of(const vt_config *config, const vt_world *world)
+{
+    const int64_t place = world->coordinate[VT_AXIS_PIPELINE];
+    return (vt_rollout_place){.is_first = place == 0, .is_last = place + 1 == config->pipeline_parallel};
+}
+
 vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
                         vt_pipeline_stage *stage)
 {
     vt_status status = VT_OK;
     const int place = world->coordinate[VT_AXIS_PIPELINE];
     vt_split split = {0};
-    *stage = (vt_pipeline_stage){.units = parameters->units, .place = {true, true}};
+    *stage = (vt_pipeline_stage){.units = parameters->units, .place = place_of(config, world)};
     if (config->pipeline_parallel == 1) return VT_OK;
     VT_TRY(vt_split_open(config, &split));
     stage->units = split.units[place];
-    stage->place = (vt_rollout_place){.is_first = place == 0, .is_last = place + 1 == split.stages};
     stage->columns[0] = place > 0 ? split.columns[place - 1] : 0;
     stage->columns[1] = split.columns[place];
     vt_parameters_keep_units(parameters, stage->units);
@@ -23,8 +28,7 @@ done:
 
 unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool training)
 {
-    const int64_t place = world->coordinate[VT_AXIS_PIPELINE];
-    const vt_rollout_place at = {.is_first = place == 0, .is_last = place + 1 == config->pipeline_parallel};
+    const vt_rollout_place at = place_of(config, world);
     const bool compares = at.is_last && !training;
     unsigned unread = 0;
     if (!vt_rollout_reads_input(config, at) && !compares) unread |= 1u << VT_TENSOR_INPUT;
@@ -33,20 +37,20 @@ unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool tr
     return unread;
 }
 
-/* The last stage is the second of the two. */
-static vt_status connect_ends(vt_world *world, vt_backend *backend, int64_t elements, vt_pipeline_stage *stage)
+/* Collective. The link from stage `sender` to stage `receiver`, of which this stage has an end if it is one of the two
+ * and both are there; elements 0: nothing is sent. */
+static vt_status link_stages(vt_world *world, vt_backend *backend, vt_pipeline_stage *stage, vt_sent what, int sender,
+                             int receiver, vt_type type, int64_t elements)
 {
+    static const char *const contents[] = {"activations", "gradients", "forecasts", "forecasts' gradients"};
     vt_status status = VT_OK;
-    vt_group *forward = NULL, *back = NULL;
-    const int last = world->layout.size[VT_AXIS_PIPELINE] - 1;
-    VT_TRY(vt_world_pair(world, 0, last, "forecasts", backend, &forward));
-    VT_TRY(vt_world_pair(world, 0, last, "forecasts' gradients", backend, &back));
-    if (forward->size == 1) return VT_OK;
-    const bool is_first = forward->rank == 0;
-    VT_TRY(vt_link_open(forward, VT_FLOAT32, elements, "forecasts",
-                        &(is_first ? stage->in : stage->out)[VT_SENT_FORECAST]));
-    VT_TRY(vt_link_open(back, VT_FLOAT32, elements, "forecasts' gradients",
-                        &(is_first ? stage->out : stage->in)[VT_SENT_FORECAST_GRADIENT]));
+    const bool sends = world->coordinate[VT_AXIS_PIPELINE] == sender;
+    const int first = sender < receiver ? sender : receiver, second = sender < receiver ? receiver : sender;
+    vt_group *group = NULL;
+    VT_TRY(vt_world_pair(world, first, second, what == VT_SENT_STREAM ? NULL : contents[what], backend, &group));
+    if (elements > 0)
+        status = vt_link_open(group, type, elements, contents[what], &(sends ? stage->out : stage->in)[what]);
+    status = vt_world_agree(world, status); /* memory may be short on one rank alone, and all make the next pair */
 done:
     return status;
 }
@@ -56,24 +60,21 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
 {
     vt_status status = VT_OK;
     const vt_type type = config->pipeline_comm == VT_PIPELINE_BF16 ? VT_BFLOAT16 : VT_FLOAT32;
-    if (config->pipeline_parallel == 1) return VT_OK;
+    const int own = world->coordinate[VT_AXIS_PIPELINE], last = world->layout.size[VT_AXIS_PIPELINE] - 1;
+    if (last == 0) return VT_OK;
     for (int parity = 0; parity < 2; parity++) { /* of the first of two stages: all connect in the same order */
-        vt_group *forward = NULL, *back = NULL;
-        const int own = world->coordinate[VT_AXIS_PIPELINE], first = own % 2 == parity ? own : own - 1;
-        VT_TRY(vt_world_pair(world, first, first + 1, NULL, backend, &forward));
-        VT_TRY(vt_world_pair(world, first, first + 1, "gradients", backend, &back));
-        const bool is_behind = forward->rank == 0; /* the other one of the two */
+        const int first = own % 2 == parity ? own : own - 1;
+        const bool is_behind = own == first; /* the other one of the two */
         const int64_t elements = rows * stage->columns[is_behind];
         const int64_t boundary =
             stage->units.first + (is_behind ? stage->units.count : 0); /* the later stage's first unit */
-        if (forward->size == 1) continue;
-        VT_TRY(vt_link_open(forward, type, elements, "activations",
-                            &(is_behind ? stage->out : stage->in)[VT_SENT_STREAM]));
-        if (stage->first_trained >= boundary) continue;
-        VT_TRY(
-            vt_link_open(back, type, elements, "gradients", &(is_behind ? stage->in : stage->out)[VT_SENT_GRADIENT]));
+        VT_TRY(link_stages(world, backend, stage, VT_SENT_STREAM, first, first + 1, type, elements));
+        VT_TRY(link_stages(world, backend, stage, VT_SENT_GRADIENT, first + 1, first, type,
+                           stage->first_trained < boundary ? elements : 0));
     }
-    if (forecast > 0) VT_TRY(connect_ends(world, backend, forecast, stage));
+    if (forecast == 0) goto done;
+    VT_TRY(link_stages(world, backend, stage, VT_SENT_FORECAST, last, 0, VT_FLOAT32, forecast));
+    VT_TRY(link_stages(world, backend, stage, VT_SENT_FORECAST_GRADIENT, 0, last, VT_FLOAT32, forecast));
 done:
     return status;
 }

@@ -151,12 +151,13 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     /* memory may be short on one rank alone, and what follows makes groups, for which all ranks must be there */
     VT_TRY(vt_world_agree(world, vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage)));
     VT_TRY(vt_world_agree(world, vt_gradient_sync_open(config, backend, trainer->parameters, &trainer->sync)));
-    VT_TRY(vt_optimizer_open(config, backend, trainer->parameters, &trainer->optimizer));
+    VT_TRY(vt_world_agree(world, vt_optimizer_open(config, backend, trainer->parameters, &trainer->optimizer)));
     const vt_span rows = model->part_needed(config, trainer->parallel->own);
+    const int64_t micro = vt_trainer_micro_batch(config);
+    const vt_task_kind *task = trainer->task->kind;
     trainer->task->backend = backend;
-    if (trainer->task->kind->place != NULL)
-        VT_TRY(
-            trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
+    if (task->place != NULL)
+        VT_TRY(vt_world_agree(world, task->place(trainer->task, backend, trainer->model, rows, micro)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
     VT_TRY(take_crps(trainer));
     VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_rows(trainer) * trainer->parallel->own.count,

@@ -358,12 +358,12 @@ done:
 }
 
 /* What a trainer takes is refused to the last rank, one after another. Returns false when there was no such one. */
-static bool refuse(const char *stage, int number, const vt_launch *launch)
+static bool refuse(const char *settings, int number, const vt_launch *launch)
 {
     const int last = launch->world_size - 1;
     char host[VT_HOST_SIZE], expected[96] = "no memory for ";
     SCOPED(side) s;
-    open_world(&s, SETTINGS("zero_stage=%s comm_timeout=120", stage), launch);
+    open_world(&s, SETTINGS("%s comm_timeout=120", settings), launch);
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %.60s: no memory for ", last, host);
     real_allocate = s.rig.backend->allocate;
@@ -371,8 +371,8 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
     if (launch->rank == last) s.rig.backend->allocate = refuse_one;
     const vt_status status = vt_world_agree(s.rig.world, open_trainer(&s));
     const bool told = vt_world_speaks(s.rig.world) == (launch->rank == (status == VT_OK ? 0 : last));
-    EXPECT(status == VT_OK || strstr(vt_error_text(), expected) != NULL, "%s: '%s'", stage, vt_error_text());
-    EXPECT(told, "%s: the %d. allocation", stage, number + 1);
+    EXPECT(status == VT_OK || strstr(vt_error_text(), expected) != NULL, "%s: '%s'", settings, vt_error_text());
+    EXPECT(told, "%s: the %d. allocation", settings, number + 1);
     vt_error_clear();
     return status != VT_OK;
 }
@@ -380,13 +380,15 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
 /* No rank is left waiting for the others. */
 TEST(memory_that_one_rank_lacks_ends_all)
 {
-    static const char *const stages[] = {"0", "2", "3"};
     vt_launch launch;
     EXPECT_OK(vt_launch_detect(&launch));
+    const char *const settings[] = {
+        "zero_stage=0", "zero_stage=2", "zero_stage=3",
+        SETTINGS("n_in_channels=2 rollout=2 depth=6 grad_accumulation=2 pipeline_parallel=%d", launch.world_size)};
     batch_size = launch.world_size == 3 ? 6 : 8;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         int number = 0;
-        while (refuse(stages[i], number, &launch)) number++;
-        EXPECT(number >= 10, "zero_stage %s: %d allocations", stages[i], number);
+        while (refuse(settings[i], number, &launch)) number++;
+        EXPECT(number >= 10, "%s: %d allocations", settings[i], number);
     }
 }
