@@ -5,10 +5,10 @@
 #include "command/command.h"
 #include "planning/hardware.h"
 
-/* ---- --rules: those of planning/rules.h, for a GPT of the flags' sizes or for the run's model ---- */
+/* ---- --rules: of thumb, for a GPT of the flags' sizes or for the run's model ---- */
 
 /* config: of the run, resolved, of one rank; NULL: the flags say which model. */
-vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, const vt_hardware *hardware);
+vt_status vt_plan_rules_print(const vt_plan_flags *flags, const vt_config *config, const vt_hardware *hardware);
 
 /* ---- --scaling: the fastest layout of a run on each of several numbers of ranks, as a table and a page ---- */
 

@@ -1,6 +1,5 @@
 /* src/planning: the machine's table, the arithmetic of a step's cost, and the search over layouts. */
 #include "planning/layouts.h"
-#include "planning/rules.h"
 
 #include "settings.h"
 #include "training/plan.h"
@@ -395,46 +394,4 @@ TEST(hardware_files_that_are_refused)
                  "c.yaml:2:9: kind: 'tpu' is not one of the choices (expected gpu|cpu)");
     EXPECT_ERROR(vt_hardware_read(write_yaml("m: {memory_gib: 1}\n"), &machine), "'m' lacks ranks_per_node");
     EXPECT_ERROR(vt_hardware_read(write_yaml("m: {}\nn: {}\n"), &machine), "the file holds m, n; add which");
-}
-
-/* ---- rules of thumb ---- */
-
-/* Table 1 of arXiv 2104.04473, and the figures of the ELLIS school's slides, to the digits that are printed there. The
- * published PFLOP/s are of unrounded TFLOP/s, so they agree to 0.3 %. */
-TEST(rules_give_the_published_figures)
-{
-    static const double billions[] = {1.652, 3.562, 7.468, 18.45, 39.10, 76.05, 145.6, 310.1, 529.6, 1008};
-    static const double flops[] = {0.01547, 0.03266, 0.06718, 0.3248, 1.021, 2.302, 5.642, 11.19, 22.22, 51.39};
-    static const double seconds[] = {3.53, 3.70, 3.70, 9.40, 14.45, 16.06, 24.82, 37.61, 54.08, 102.63};
-    for (int i = 0; i < VT_RULES_RUNS; i++) {
-        const vt_rules_run *run = &vt_rules_megatron[i];
-        const vt_rules_model model = vt_rules_megatron_model(run);
-        const double all = vt_rules_flops(&model, run->batch, true), rate = 1e12 * run->tflops * run->gpus;
-        EXPECT_NEAR(1e-9 * vt_rules_parameters(&model) / billions[i], 1, 4e-4);
-        EXPECT_NEAR(1e-18 * all / flops[i], 1, 4e-4);
-        EXPECT_NEAR(all / rate, seconds[i], 0.0051);
-        EXPECT_NEAR(1e-15 * rate / run->published_pflops, 1, 0.004);
-    }
-    static const double days[][3] = {
-        {2.7e9, 127e12, 1.2}, {6.7e9, 130e12, 3.0}, {13e9, 135e12, 5.6}, {175e9, 140e12, 72.3}};
-    for (int i = 0; i < 4; i++)
-        EXPECT_NEAR(vt_rules_days(days[i][0], 300e9, 480, days[i][1], true), days[i][2], 0.0501);
-    static const double gigabytes[] = {120, 31.4, 16.6, 1.88};
-    for (int stage = 0; stage <= 3; stage++)
-        EXPECT_NEAR(1e-9 * vt_rules_memory(7.5e9, stage, 64), gigabytes[stage], 0.051);
-    EXPECT(vt_rules_sent(5, 0) == 10 && vt_rules_sent(5, 2) == 10 && vt_rules_sent(5, 3) == 15);
-    EXPECT_NEAR(vt_rules_sum_intensity(2), 1.0 / 6, 1e-12);
-    EXPECT_NEAR(vt_rules_product_intensity(1024, 1024, 1024, 2), 341.3, 0.051);
-    EXPECT_NEAR(1e-12 * vt_rules_peak(108, 512, 1.41e9), 155.9, 0.051);
-}
-
-/* 3/4 of the products are left without recomputation, but all of the logits. */
-TEST(rules_count_the_logits_once)
-{
-    const vt_rules_model model = {24, 2304, 2048, 51200}, no_words = {24, 2304, 2048, 0};
-    const double logits = 6.0 * 512 * 2048 * 2304 * 51200;
-    for (int recompute = 0; recompute < 2; recompute++)
-        EXPECT_NEAR((vt_rules_flops(&model, 512, recompute) - vt_rules_flops(&no_words, 512, recompute)) / logits, 1,
-                    1e-9);
-    EXPECT_NEAR(vt_rules_flops(&no_words, 512, false) / vt_rules_flops(&no_words, 512, true), 0.75, 1e-12);
 }
