@@ -103,7 +103,7 @@ static void add_piece(bench *b, vt_file_extent extent)
     b->inflated += extent.inflated;
 }
 
-static vt_status add_batch(bench *b, vt_read_plan *plan, const vt_batch *batch)
+static vt_status add_batch(bench *b, vt_read_plan *plan, const vt_batch *batch, int64_t steps)
 {
     vt_status status = VT_OK;
     const vt_reading *reading = vt_source_reading(b->source);
@@ -113,6 +113,7 @@ static vt_status add_batch(bench *b, vt_read_plan *plan, const vt_batch *batch)
         tensors[t] = place;
         place += (size_t)batch->sample_count * vt_tensor_bytes(&b->source->specs[t]);
     }
+    plan->steps = steps;
     VT_TRY(reading->make(plan, batch->samples, batch->sample_count, tensors));
     for (int64_t i = 0; i < plan->item_count && reading->extent != NULL; i++) {
         vt_file_extent extent;
@@ -125,20 +126,16 @@ done:
 static vt_status plan_plain(bench *b)
 {
     vt_status status = VT_OK;
-    vt_loader_options order = {.source = b->source,
-                               .global_batch_size = b->config->global_batch_size,
-                               .drop_last = true,
-                               .shuffle = b->config->shuffle,
-                               .seed = (uint64_t)b->config->seed};
-    vt_sampler *sampler = vt_sampler_open(&order);
-    const int64_t of_epoch = vt_sampler_batch_count(sampler), workers = vt_reader_workers(b->config, b->world);
+    const vt_loader_options *options = vt_loader_options_of(b->loader);
+    vt_sampler *sampler = vt_sampler_open(options);
+    const int64_t of_epoch = vt_sampler_batch_count(sampler);
     const int64_t batch_bytes = b->sample_bytes * b->config->global_batch_size;
     b->plans = vt_allocate((size_t)b->batches, sizeof *b->plans, "bench io");
-    VT_TRY(allocate_ring(b, batch_bytes * (workers > 0 ? b->config->prefetch + 1 : 1)));
+    VT_TRY(allocate_ring(b, batch_bytes * (options->workers > 0 ? options->prefetch + 1 : 1)));
     for (int64_t i = 0; i < b->batches; i++) {
         const vt_batch batch = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);
         b->plans[i] = vt_source_reading(b->source)->open(b->source);
-        VT_TRY(add_batch(b, b->plans[i], &batch));
+        VT_TRY(add_batch(b, b->plans[i], &batch, (int64_t)vt_stages_at(&options->rollout, i / of_epoch)));
     }
     if (b->largest > b->ring_bytes) VT_TRY(allocate_ring(b, b->largest));
 done:

@@ -172,6 +172,7 @@ test_bench_io() {
     "$VITRAIN" bench io ${SMALL/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     contains "$(cat log)" "20 batches of 4 samples" "of the plain preads' samples/s"
     refuted grep inflating log
+    says "the files hold 1.000 of the bytes delivered" -- "$VITRAIN" bench io ${SMALL/--num_epochs=2/} --global_batch_size=1 --rollout=3 --num_iters=4
     make_data --force --compress=2 --chunk_times=1
     "$VITRAIN" bench io ${SMALL/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone, by as many threads" log
