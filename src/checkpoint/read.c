@@ -88,6 +88,12 @@ done:
     return status;
 }
 
+vt_status vt_checkpoint_progress(vt_tensor_file *index, vt_run_progress *progress)
+{
+    *progress = (vt_run_progress){.restart_step = -1, .validation_samples = -1};
+    return read_rows(index, rows_of_run, progress);
+}
+
 /* Where num_iters ended the first epoch early, a run with more to do continues that epoch. */
 static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
 {
@@ -165,8 +171,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_open(directory, subject->world, &index, damaged));
     VT_TRY(vt_checkpoint_join_data(index, directory, subject, VT_RESUMED_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
-    *progress = (vt_run_progress){.restart_step = -1, .validation_samples = -1};
-    VT_TRY(read_rows(index, rows_of_run, progress));
+    VT_TRY(vt_checkpoint_progress(index, progress));
     reopen_epoch(subject->config, progress);
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
     if (subject->backend->choices_take != NULL && vt_tensor_file_has(index, "choices")) {

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "command/inspect.h"
 #include "config/option.h"
+#include "forecast/trained.h"
 #include "model/model.h"
 #include "optimizer/kinds.h"
 #include "source/sources.h"
@@ -43,24 +44,14 @@ static const char *loss_text(double loss, char number[VT_NUMBER_SIZE])
     return isfinite(loss) ? vt_text_float((float)loss, number) : "none yet";
 }
 
-static vt_status print_progress(vt_tensor_file *index)
+static void print_progress(const vt_run_progress *run)
 {
-    vt_status status = VT_OK;
-    int64_t step = 0, epoch = 0, epoch_steps = 0;
-    double loss = NAN, best = NAN, persistence = NAN;
     char numbers[3][VT_NUMBER_SIZE];
-    VT_TRY(vt_tensor_file_get_integer(index, "step", &step));
-    VT_TRY(vt_tensor_file_get_integer(index, "epoch", &epoch));
-    VT_TRY(vt_tensor_file_get_integer(index, "epoch_steps", &epoch_steps));
-    VT_TRY(vt_tensor_file_get_real(index, "validation_loss", &loss));
-    VT_TRY(vt_tensor_file_get_real(index, "best_loss", &best));
-    VT_TRY(vt_tensor_file_get_real(index, "persistence_loss", &persistence));
-    vt_print("  progress: step %lld, %lld epoch%s done", (long long)step, (long long)epoch, epoch == 1 ? "" : "s");
-    if (epoch_steps > 0) vt_print(" and %lld steps of the next", (long long)epoch_steps);
-    vt_print("\n  validation loss: %s (best so far %s, persistence %s)\n", loss_text(loss, numbers[0]),
-             loss_text(best, numbers[1]), loss_text(persistence, numbers[2]));
-done:
-    return status;
+    vt_print("  progress: step %lld, %lld epoch%s done", (long long)run->step, (long long)run->epoch,
+             run->epoch == 1 ? "" : "s");
+    if (run->epoch_steps > 0) vt_print(" and %lld steps of the next", (long long)run->epoch_steps);
+    vt_print("\n  validation loss: %s (best so far %s, persistence %s)\n", loss_text(run->validation_loss, numbers[0]),
+             loss_text(run->best_loss, numbers[1]), loss_text(run->persistence_loss, numbers[2]));
 }
 
 /* ", pad wrap, missing mask, forcings [sin_lat], n_static_fields 2": those that differ from the defaults. */
@@ -209,23 +200,19 @@ void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *
     inspection own = {directory, brief, verify, *faults, NULL}, *i = &own;
     vt_status status = VT_OK;
     int64_t version = 0;
-    double loss = NAN;
-    char number[VT_NUMBER_SIZE];
-    char *path = vt_text_format("%s/checkpoint.h5", i->directory);
-    char *checksum = vt_text_format("%s/checkpoint.crc32c", i->directory);
-    if (!i->brief) vt_print("%s: a checkpoint\n", i->directory);
-    VT_TRY(vt_checkpoint_check_index(i->directory));
-    VT_TRY(vt_tensor_files_try(i->directory));
-    VT_TRY(vt_tensor_file_open(path, &i->index));
+    vt_run_progress run;
+    char number[VT_NUMBER_SIZE], *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
+    if (!brief) vt_print("%s: a checkpoint\n", directory);
+    VT_TRY(vt_trained_open_index(directory, &i->index));
     VT_TRY(vt_tensor_file_get_integer(i->index, "format_version", &version));
     if (version > 1 && access(checksum, F_OK) != 0)
         vt_inspect_fault(&i->faults, "%s is missing; the checkpoint is not whole without it", checksum);
-    if (i->brief) { /* "  step-00000360: validation loss 0.129"; print_shards completes the line */
-        VT_TRY(vt_tensor_file_get_real(i->index, "validation_loss", &loss));
-        vt_print("  %s: validation loss %s", vt_file_name(i->directory), loss_text(loss, number));
+    VT_TRY(vt_checkpoint_progress(i->index, &run));
+    if (brief) { /* "  step-00000360: validation loss 0.129"; print_shards completes the line */
+        vt_print("  %s: validation loss %s", vt_file_name(directory), loss_text(run.validation_loss, number));
     } else {
-        VT_TRY(print_progress(i->index));
-        VT_TRY(print_configuration(i->index, i->directory));
+        print_progress(&run);
+        VT_TRY(print_configuration(i->index, directory));
         print_words(i);
     }
     VT_TRY(print_shards(i));
@@ -234,6 +221,5 @@ done:
     vt_inspect_check(&i->faults, status);
     vt_tensor_file_close(&i->index);
     *faults = i->faults;
-    free(path);
     free(checksum);
 }

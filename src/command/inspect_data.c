@@ -90,14 +90,6 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
     }
 }
 
-static void print_storage(const vt_fields_file *file)
-{
-    char *text = vt_fields_file_storage(file), *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
-        vt_print("    %s\n", line);
-    free(text);
-}
-
 /* What the files don't say, or say in another way than most. */
 static void print_oddities(const vt_fields_file *file, const vt_fields_about *about, const vt_fields_form *form)
 {
@@ -149,8 +141,8 @@ static void print_warning(const char *sentence)
     if (sentence != NULL) vt_print("    WARNING: %s\n", sentence);
 }
 
-/* Lines, of which "!" begins a warning. */
-static void print_remarks(const char *text)
+/* Lines; "!" begins a warning. */
+static void print_lines(const char *text)
 {
     for (int length; text != NULL && text[0] != '\0'; text += length + (text[length] == '\n')) {
         const bool warns = text[0] == '!';
@@ -193,12 +185,14 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
         vt_names_take(&noted, vt_text_format("%s '%s': none of its times lies in %s %s", label, directory,
                                              form->period_option, form->period));
     if (about != NULL && first != NULL) {
+        char *storage = vt_fields_file_storage(first);
         vt_fields_about_print(about, "    ");
         print_oddities(first, about, form);
-        print_storage(first);
+        print_lines(storage);
         print_ranges(first, &set, verify);
+        free(storage);
     }
-    print_remarks(set.remarks.characters);
+    print_lines(set.remarks.characters);
     print_warning(set.doubt);
     if (list.misnamed != NULL) vt_inspect_fault(faults, "%s", list.misnamed);
     for (int64_t i = 0; i < noted.count; i++) vt_inspect_fault(faults, "%s", noted.names[i]);
@@ -236,7 +230,7 @@ static vt_status compare_sets(vt_fields_about *const *abouts, const char *accept
                      words[i], words[j], vt_date_format(shared.first, dates[0]), vt_date_format(shared.last, dates[1]));
         }
 done:
-    print_remarks(remarks.characters);
+    print_lines(remarks.characters);
     vt_text_close(&remarks);
     return status;
 }

@@ -113,13 +113,12 @@ done:
 static vt_status read_progress(vt_tensor_file *index, vt_trained *trained)
 {
     vt_status status = VT_OK;
-    int64_t epochs = 0, steps = 0; /* done, and those of the next one */
-    VT_TRY(vt_tensor_file_get_integer(index, "step", &trained->step));
-    VT_TRY(vt_tensor_file_get_integer(index, "epoch", &epochs));
-    VT_TRY(vt_tensor_file_get_integer(index, "epoch_steps", &steps));
+    vt_run_progress run;
+    VT_TRY(vt_checkpoint_progress(index, &run));
     const char *what = trained->config->weights == VT_WEIGHTS_LIVE ? ", live weights" : ", averaged weights";
-    trained->epoch = steps == 0 && epochs > 0 ? epochs - 1 : epochs;
-    trained->how_far = vt_text_format("step %lld, epoch %lld%s", (long long)trained->step, (long long)epochs,
+    trained->step = run.step;
+    trained->epoch = run.epoch_steps == 0 && run.epoch > 0 ? run.epoch - 1 : run.epoch;
+    trained->how_far = vt_text_format("step %lld, epoch %lld%s", (long long)run.step, (long long)run.epoch,
                                       vt_checkpoint_has_average(index) ? what : "");
 done:
     return status;
