@@ -19,17 +19,14 @@ typedef struct {
 /* ---- steps ---- */
 
 /* Kinds of operations that have a rate of their own: FLOPs a second, or bytes a second of each vt_work. */
-enum { PRODUCTS = VT_WORK_COUNT, ATTENTION, KINDS };
-typedef struct {
-    double of[KINDS];
-} rates;
+enum { PRODUCTS = VT_WORK_COUNT, ATTENTION, KINDS, TURNS = 5 };
 
-/* Rates of steps that took this rank's operations so far, and all ranks together `wall` seconds. The seconds of all
- * ranks are added up, and the part of `wall` that no operation took is charged to all of them in proportion. */
-static rates rates_of(const bench *b, double wall)
+/* rates[kind][turn] of steps that took this rank's operations so far, and all ranks together `wall` seconds. The
+ * seconds of all ranks are added up, and the part of `wall` that no operation took is charged to all of them in
+ * proportion. */
+static void add_rates(const bench *b, double wall, int turn, double rates[KINDS][TURNS])
 {
-    rates done = {{0}};
-    double seconds[KINDS] = {0}, sum = 0;
+    double done[KINDS] = {0}, seconds[KINDS] = {0}, sum = 0;
     int count;
     const vt_operation_time *times = vt_times_sorted(b->backend, &count);
     for (int i = 0; i < count; i++) {
@@ -37,26 +34,23 @@ static rates rates_of(const bench *b, double wall)
         sum += times[i].seconds;
         if (times[i].flops == 0 && times[i].bytes == 0) continue;
         const int kind = work->is_product ? PRODUCTS : work->attention_flops > 0 ? ATTENTION : (int)work->kind;
-        done.of[kind] += kind < VT_WORK_COUNT ? times[i].bytes : times[i].flops;
+        done[kind] += kind < VT_WORK_COUNT ? times[i].bytes : times[i].flops;
         seconds[kind] += times[i].seconds;
     }
     vt_world_sum(b->world, seconds, KINDS);
     vt_world_sum(b->world, &sum, 1);
-    for (int kind = 0; kind < KINDS; kind++) done.of[kind] /= seconds[kind] / sum * wall;
-    return done;
+    for (int kind = 0; kind < KINDS; kind++) rates[kind][turn] = done[kind] / (seconds[kind] / sum * wall);
 }
 
 /* The median of some turns of steps; the first doesn't count. All ranks begin together and do the same, and a turn is
  * over when the slowest is done, as in a step, which goes on when the last message is there. Where ranks share cores,
  * one that is done, or has not begun, leaves its core to the others, so that the ranks' own times would say too little.
  */
-static vt_status time_steps(const bench *b, vt_practice *practice, rates *median)
+static vt_status time_steps(const bench *b, vt_practice *practice, double median[KINDS])
 {
-    enum { TURNS = 5 };
     static const double LEAST_SECONDS = 0.1;
     vt_status status = VT_OK;
-    rates turns[TURNS];
-    double values[TURNS];
+    double rates[KINDS][TURNS];
     int64_t steps = 1;
     for (int turn = -1; turn < TURNS; turn++) {
         vt_times_open(b->backend);
@@ -68,17 +62,14 @@ static vt_status time_steps(const bench *b, vt_practice *practice, rates *median
         if (turn < 0)
             steps = wall < LEAST_SECONDS ? (int64_t)ceil(LEAST_SECONDS / wall) : 1;
         else
-            turns[turn] = rates_of(b, wall);
+            add_rates(b, wall, turn, rates);
     }
-    for (int kind = 0; kind < KINDS; kind++) {
-        for (int turn = 0; turn < TURNS; turn++) values[turn] = turns[turn].of[kind];
-        median->of[kind] = vt_median(values, TURNS);
-    }
+    for (int kind = 0; kind < KINDS; kind++) median[kind] = vt_median(rates[kind], TURNS);
 done:
     return status;
 }
 
-static vt_status measure_steps(const bench *b, const vt_config *config, int64_t samples, rates *median)
+static vt_status measure_steps(const bench *b, const vt_config *config, int64_t samples, double median[KINDS])
 {
     vt_practice *practice = NULL;
     vt_times_open(b->backend);
@@ -112,17 +103,17 @@ static vt_status measure_rates(const bench *b, const vt_config *config, int64_t 
     vt_status status = VT_OK;
     const vt_type own_type = vt_trainer_type(config);
     vt_config own = *config;
-    rates rate;
+    double rate[KINDS];
     own.enable_jit = false;
     VT_TRY(take_off_blocks(&own, samples));
     for (int type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) {
         own.amp_mode = (int)modes[type];
-        VT_TRY(measure_steps(b, &own, samples, &rate));
-        hardware->matrix_tflops[type] = 1e-12 * rate.of[PRODUCTS];
+        VT_TRY(measure_steps(b, &own, samples, rate));
+        hardware->matrix_tflops[type] = 1e-12 * rate[PRODUCTS];
         hardware->matrix_fraction[type] = 1;
-        hardware->attention_fraction[type] = rate.of[ATTENTION] / rate.of[PRODUCTS];
+        hardware->attention_fraction[type] = rate[ATTENTION] / rate[PRODUCTS];
         if (type != (int)own_type) continue;
-        for (int i = 0; i < VT_WORK_COUNT; i++) hardware->work_fraction[i] = 1e-9 * rate.of[i] / hardware->memory_gb_s;
+        for (int i = 0; i < VT_WORK_COUNT; i++) hardware->work_fraction[i] = 1e-9 * rate[i] / hardware->memory_gb_s;
     }
 done:
     return status;
@@ -149,7 +140,7 @@ static void start_operations(const bench *b)
 /* As in time_steps. */
 static double seconds_of(const bench *b, void (*run)(const bench *b))
 {
-    enum { TURNS = 5, CALLS = 3 };
+    enum { CALLS = 3 };
     double times[TURNS + 1];
     for (int i = 0; i <= TURNS; i++) {
         vt_world_most(b->world, 0);
@@ -172,10 +163,10 @@ static void exchange_all(vt_group *group, float *data, int64_t elements, const i
 }
 
 /* Seconds that a short message takes between ranks that come from computing, which then wait for the slowest and, where
- * there are more of them than cores, for their turn: turns of a product with and without one. */
+ * there are more of them than cores, for their turn: rounds of a product with and without one. */
 static double meeting_seconds(const bench *b, vt_group *group)
 {
-    enum { TURNS = 20, TRIES = 3 };
+    enum { ROUNDS = 20, TRIES = 3 };
     const vt_matrix x = vt_matrix_make(b->wide, b->rows, b->dim);
     const vt_matrix y = vt_matrix_make(b->wide + b->rows * b->dim, b->rows, b->dim);
     const vt_matrix weight = vt_matrix_make(b->wide + 2 * b->rows * b->dim, b->dim, b->dim);
@@ -184,11 +175,11 @@ static double meeting_seconds(const bench *b, vt_group *group)
         const bool meets = i % 2 == 1;
         vt_world_most(b->world, 0);
         double begin = vt_clock_seconds();
-        for (int turn = 0; turn < TURNS; turn++) {
+        for (int round = 0; round < ROUNDS; round++) {
             b->backend->linear_forward(b->backend, x, weight, NULL, NULL, y);
             if (meets) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
         }
-        seconds[meets][i / 2] = vt_world_most(b->world, vt_clock_seconds() - begin) / TURNS;
+        seconds[meets][i / 2] = vt_world_most(b->world, vt_clock_seconds() - begin) / ROUNDS;
     }
     return vt_median(seconds[1], TRIES) - vt_median(seconds[0], TRIES);
 }
@@ -197,19 +188,19 @@ static double meeting_seconds(const bench *b, vt_group *group)
  * of the whole batch: those that layouts exchange are of that order. */
 static void measure_group(const bench *b, vt_group *group, double *gb_s, double *us)
 {
-    enum { TURNS = 5, SHORT = 40 };
-    double figures[2] = {0}, nothing = 0, bytes = 0;
+    enum { SHORT = 40 };
+    double figures[2] = {0};
     int64_t elements = b->rows * b->dim * group->size, counts[group->size];
     if (elements > WIDE_ELEMENTS) elements = WIDE_ELEMENTS / group->size * group->size;
     size_t parts[group->size];
     for (int i = 0; i < group->size; i++) counts[i] = elements / group->size;
     for (int i = 0; i < group->size; i++) parts[i] = (size_t)counts[i] * sizeof(float);
     exchange_all(group, b->wide, elements, counts, parts);
-    vt_world_sum(b->world, &nothing, 1);
+    vt_world_most(b->world, 0);
     double begin = vt_clock_seconds(), before = group->volume.bytes;
     for (int i = 0; i < TURNS; i++) exchange_all(group, b->wide, elements, counts, parts);
     figures[0] = (vt_clock_seconds() - begin) / b->world->ranks;
-    bytes = group->volume.bytes - before;
+    const double bytes = group->volume.bytes - before;
     begin = vt_clock_seconds();
     for (int i = 0; i < SHORT; i++) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
     figures[1] = (vt_clock_seconds() - begin) / SHORT / b->world->ranks;

@@ -3,17 +3,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/arena.h"
 #include "backend/times.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/text.h"
 
-/* Memory of the back end with random numbers in it. */
-static vt_status take(vt_backend *backend, size_t bytes, void **memory)
+/* Memory full of random numbers. */
+static vt_status open_noise(vt_backend *backend, size_t bytes, vt_arena *arena)
 {
     vt_status status = VT_OK;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, memory));
-    VT_TRY(vt_practice_fill(backend, *memory, bytes));
+    VT_TRY(vt_arena_open(backend, bytes, arena));
+    VT_TRY(vt_practice_fill(backend, arena->base, bytes));
 done:
     return status;
 }
@@ -28,16 +29,16 @@ typedef struct {
     vt_type type;
     double flops[MOST_PIECES], bytes[MOST_PIECES]; /* a second */
     int count;
-    int64_t rows;
-    void *areas[AREAS]; /* [rows, LARGE] of float32 */
+    vt_arena arena;
+    vt_matrix areas[AREAS]; /* float32 [rows, LARGE] */
 } limits;
 
 static vt_status limits_open(limits *l)
 {
-    vt_status status = VT_OK;
-    l->rows = l->backend->shares_host_memory ? LARGE_ROWS : LARGE;
-    for (int i = 0; i < AREAS; i++) VT_TRY(take(l->backend, (size_t)(l->rows * LARGE) * sizeof(float), &l->areas[i]));
-done:
+    const int64_t rows = l->backend->shares_host_memory ? LARGE_ROWS : LARGE;
+    const vt_status status = open_noise(l->backend, AREAS * (size_t)(rows * LARGE) * sizeof(float), &l->arena);
+    for (int i = 0; i < AREAS && status == VT_OK; i++)
+        l->areas[i] = vt_arena_push_matrix(&l->arena, VT_FLOAT32, rows, LARGE);
     return status;
 }
 
@@ -47,10 +48,9 @@ static vt_status measure(limits *l)
     vt_status status = VT_OK;
     vt_backend *b = l->backend;
     const vt_mask none = {.tokens = 1};
-    vt_matrix matrix[AREAS];
+    const vt_matrix x = l->areas[0], y = l->areas[2]; /* in float32; the product's operands stay as they are */
+    vt_matrix matrix[AREAS] = {l->areas[0], l->areas[1], l->areas[2]};
     double flops = 2.0 * LARGE * LARGE * LARGE;
-    for (int i = 0; i < AREAS; i++) matrix[i] = vt_matrix_make(l->areas[i], l->rows, LARGE);
-    const vt_matrix x = matrix[0], y = matrix[2]; /* in float32; the product's operands stay as they are */
     for (int i = 0; i < AREAS; i++) matrix[i].type = l->type;
     VT_TRY(b->check(b));
     const double begin = vt_clock_seconds();
@@ -64,7 +64,7 @@ static vt_status measure(limits *l)
     VT_TRY(b->check(b));
     if (l->count == MOST_PIECES) goto done;
     l->flops[l->count] = flops / (middle - begin);
-    l->bytes[l->count++] = 3.0 * (double)(l->rows * LARGE) * sizeof(float) / (vt_clock_seconds() - middle);
+    l->bytes[l->count++] = 3.0 * (double)(x.rows * LARGE) * sizeof(float) / (vt_clock_seconds() - middle);
 done:
     return status;
 }
@@ -113,7 +113,7 @@ vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_typ
     print_table(backend, seconds, (double)steps, vt_median(l.flops, l.count), vt_median(l.bytes, l.count));
 done:
     vt_times_close(backend);
-    for (int i = 0; i < AREAS; i++) l.backend->release(l.backend, l.areas[i]);
+    vt_arena_close(&l.arena);
     return status;
 }
 
@@ -122,35 +122,28 @@ done:
 typedef struct {
     vt_backend *backend;
     vt_attention_shape shape;
+    vt_arena arena;
     vt_matrix qkv, dout, out, dqkv;
     float *log_sum;
     uint16_t *drawn;
     void *step; /* of dropout */
 } operands;
 
-static vt_status take_matrix(vt_backend *backend, int64_t rows, int64_t columns, vt_matrix *matrix)
-{
-    void *memory = NULL;
-    const vt_status status = take(backend, (size_t)(rows * columns) * sizeof(uint16_t), &memory);
-    *matrix = (vt_matrix){.half = memory, .rows = rows, .columns = columns, .stride = columns, .type = VT_BFLOAT16};
-    return status;
-}
-
 static vt_status open_operands(operands *o)
 {
     vt_status status = VT_OK;
     const vt_attention_shape *s = &o->shape;
     const int64_t rows = s->batch * s->queries, width = s->heads * s->head_dim;
-    void *memory = NULL;
-    VT_TRY(take_matrix(o->backend, rows, 3 * width, &o->qkv));
-    VT_TRY(take_matrix(o->backend, rows, 3 * width, &o->dqkv));
-    VT_TRY(take_matrix(o->backend, rows, width, &o->out));
-    VT_TRY(take_matrix(o->backend, rows, width, &o->dout));
-    VT_TRY(take(o->backend, (size_t)(rows * s->heads) * sizeof(float), &memory));
-    o->log_sum = memory;
-    VT_TRY(take(o->backend, (size_t)vt_attention_drawn_count(s) * sizeof *o->drawn, &memory));
-    o->drawn = memory;
-    VT_TRY(take(o->backend, sizeof(uint32_t), &o->step));
+    const size_t sums = (size_t)(rows * s->heads) * sizeof(float);
+    const size_t drawn = (size_t)vt_attention_drawn_count(s) * sizeof *o->drawn, between = 4096;
+    VT_TRY(open_noise(o->backend, (size_t)(8 * rows * width) * sizeof(uint16_t) + sums + drawn + between, &o->arena));
+    o->qkv = vt_arena_push_matrix(&o->arena, VT_BFLOAT16, rows, 3 * width);
+    o->dqkv = vt_arena_push_matrix(&o->arena, VT_BFLOAT16, rows, 3 * width);
+    o->out = vt_arena_push_matrix(&o->arena, VT_BFLOAT16, rows, width);
+    o->dout = vt_arena_push_matrix(&o->arena, VT_BFLOAT16, rows, width);
+    o->log_sum = vt_arena_push(&o->arena, sums);
+    o->drawn = vt_arena_push(&o->arena, drawn);
+    o->step = vt_arena_push(&o->arena, sizeof(uint32_t));
 done:
     return status;
 }
@@ -235,7 +228,6 @@ vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape
     VT_TRY(print_engines(&o, rounds));
 done:
     if (backend->prefer_attention != NULL) backend->prefer_attention(backend, -1);
-    void *const all[] = {o.qkv.data, o.dqkv.data, o.out.data, o.dout.data, o.log_sum, o.drawn, o.step};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) backend->release(backend, all[i]);
+    vt_arena_close(&o.arena);
     return status;
 }
