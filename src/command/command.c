@@ -163,13 +163,12 @@ static vt_status open_call(const vt_subcommand *command, int argument_count, cha
     call->operands = vt_allocate((size_t)argument_count + 1, sizeof *call->operands, "the arguments");
     call->options = vt_allocate((size_t)argument_count + 1, sizeof *call->options, "the arguments");
     vt_rows_start(command->flags(), call->flags);
-    for (int i = 0; i < argument_count && status == VT_OK; i++)
-        status = take(command, argument_count, arguments, &i, call);
-    for (const vt_row *row = command->flags(); row->kind != VT_ROW_END && status == VT_OK; row++)
-        status = vt_row_check_scope(row, call->flags);
-    if (status == VT_OK && call->operand_count < command->least)
-        status =
-            vt_error_note(__FILE__, __LINE__, "no %s given; see `vitrain %s --help`", command->operands, command->name);
+    for (int i = 0; i < argument_count; i++) VT_TRY(take(command, argument_count, arguments, &i, call));
+    for (const vt_row *row = command->flags(); row->kind != VT_ROW_END; row++)
+        VT_TRY(vt_row_check_scope(row, call->flags));
+    VT_CHECK(call->operand_count >= command->least, "no %s given; see `vitrain %s --help`", command->operands,
+             command->name);
+done:
     if (status != VT_OK) vt_error_context("%s", command->name);
     return status;
 }
@@ -216,22 +215,6 @@ static void print_help(void)
 
 /* ---- running ---- */
 
-static vt_status unknown_command(const char *name)
-{
-    vt_status status = VT_OK;
-    vt_names names = {0}; /* the first words: run_named has the others */
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        vt_names_take(&names,
-                      vt_text_format("%.*s", (int)strcspn(vt_subcommands[i].name, " "), vt_subcommands[i].name));
-    const char *nearest = vt_text_nearest(name, (const char *const *)names.names, COMMAND_COUNT);
-    VT_CHECK(nearest == NULL, "'%s' is not a subcommand; did you mean '%s'? (vitrain --help lists them)", name,
-             nearest);
-    VT_FAIL("'%s' is not a subcommand (vitrain --help lists them; flags are written --name=value)", name);
-done:
-    vt_names_close(&names);
-    return status;
-}
-
 static vt_status run_command(const vt_subcommand *command, int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
@@ -270,7 +253,9 @@ static vt_status run_named(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     const bool asks = argument_count > 1 && ask_help(1, arguments + 1);
-    vt_text longer = {0}; /* names of which the first word alone is given */
+    const char *nearest = NULL;
+    vt_text longer = {0};       /* names of which the first word alone is given */
+    vt_names first_words = {0}; /* of all */
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const vt_subcommand *command = &vt_subcommands[i];
         const char *rest;
@@ -279,14 +264,21 @@ static vt_status run_named(int argument_count, char *const *arguments)
             status = run_command(command, argument_count - used, arguments + used);
             goto done;
         }
+        vt_names_take(&first_words, vt_text_format("%.*s", (int)strcspn(command->name, " "), command->name));
         if (used == 0) continue;
         if (asks) vt_subcommand_print_help(stdout, command);
         vt_text_append(&longer, "%s`vitrain %s`", longer.length > 0 ? " or " : "", command->name);
     }
-    if (longer.length == 0) VT_TRY(unknown_command(arguments[0]));
+    if (longer.length == 0)
+        nearest = vt_text_nearest(arguments[0], (const char *const *)first_words.names, COMMAND_COUNT);
+    VT_CHECK(nearest == NULL, "'%s' is not a subcommand; did you mean '%s'? (vitrain --help lists them)", arguments[0],
+             nearest);
+    VT_CHECK(longer.length > 0, "'%s' is not a subcommand (vitrain --help lists them; flags are written --name=value)",
+             arguments[0]);
     VT_CHECK(asks, "%s: expected %s", arguments[0], longer.characters);
 done:
     vt_text_close(&longer);
+    vt_names_close(&first_words);
     return status;
 }
 
