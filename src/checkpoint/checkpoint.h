@@ -58,7 +58,7 @@ vt_status vt_checkpoint_check_index(const char *directory);
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard, bool contents);
 vt_status vt_checkpoint_check_beside(vt_tensor_file *index, const char *directory);
 
-/* How far the run had come that made it. */
+/* How far the run that made it had come, as the index says. */
 vt_status vt_checkpoint_progress(vt_tensor_file *index, vt_run_progress *progress);
 
 /* The configuration that it was made with, as one rank would have it; to be closed. */

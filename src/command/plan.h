@@ -5,7 +5,7 @@
 #include "command/command.h"
 #include "planning/hardware.h"
 
-/* ---- --rules: of thumb, for a GPT of the flags' sizes or for the run's model ---- */
+/* ---- --rules: rules of thumb (plan_rules.c), for a GPT of the flags' sizes or for the run's model ---- */
 
 /* config: of the run, resolved, of one rank; NULL: the flags say which model. */
 vt_status vt_plan_rules_print(const vt_plan_flags *flags, const vt_config *config, const vt_hardware *hardware);
