@@ -64,7 +64,7 @@ static vt_status open_data(vt_evaluated *e)
     vt_dataset_options data = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
     data.sample_limit = config->limit_nsamples_val;
     VT_TRY(vt_forecaster_open_data(e->options->members.models, data, &from->dataset));
-    e->step = vt_dataset_minutes_a_time(from->dataset) * config->dt;
+    e->step = vt_forecast_step(from->dataset);
     vt_dataset_log_coordinates(from->dataset);
     VT_TRY(find_starts(from, e->options->rollout, e->options->every));
     VT_TRY(vt_climatologies_read(e));

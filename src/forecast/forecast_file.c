@@ -29,21 +29,9 @@ struct vt_forecast_file {
     int64_t channels;
 };
 
-/* What the file says of the forecasts. */
-typedef struct {
-    const vt_forecast_file_options *options;
-    const vt_config *config;
-    const vt_dataset *dataset;
-    int64_t step;                  /* minutes, or months */
-    const vt_time_axis *time_axis; /* gives the units and the calendar; NULL: hours since dates[0] */
-    vt_date *dates;                /* the initial times of an archive; else the initial time and those of forecasts */
-    double *longitudes;
-    char *source, *history, *checkpoint, *about; /* global attributes */
-} contents;
-
-/* The dimensions of a variable in their order, and how many there are. CF: what is neither time nor space comes first.
- */
-static int dimensions_of(const vt_forecast_file *file, int64_t kind, int order[DIMENSIONS])
+/* The dimensions of a variable in their order, how much of each the fields of one time are, and how many there are. CF:
+ * what is neither time nor space comes first. */
+static int dimensions_of(const vt_forecast_file *file, int64_t kind, int order[DIMENSIONS], hsize_t fields[DIMENSIONS])
 {
     int count = 0;
     const bool archive = file->extent[LEAD] > 0;
@@ -52,6 +40,8 @@ static int dimensions_of(const vt_forecast_file *file, int64_t kind, int order[D
     order[count++] = archive ? LEAD : TIME;
     order[count++] = LAT;
     order[count++] = LON;
+    for (int i = 0; i < count; i++)
+        fields[i] = order[i] == LAT || order[i] == LON ? (hsize_t)file->extent[order[i]] : 1;
     return count;
 }
 
@@ -78,7 +68,7 @@ static bool set_text(hid_t object, const char *name, const char *text)
 }
 
 typedef struct {
-    const char *name, *text; /* text "": the attribute is left out */
+    const char *name, *text; /* text NULL or "": the attribute is left out */
 } text_attribute;
 
 /* A list that an attribute without a name ends. */
@@ -86,11 +76,17 @@ static bool set_texts(hid_t object, const text_attribute *attributes)
 {
     bool done = true;
     for (; attributes->name != NULL; attributes++)
-        if (attributes->text[0] != '\0') done = done && set_text(object, attributes->name, attributes->text);
+        if (attributes->text != NULL && attributes->text[0] != '\0')
+            done = done && set_text(object, attributes->name, attributes->text);
     return done;
 }
 
 /* ---- coordinates ---- */
+
+/* A coordinate, and its attributes in their order; NULL: it has none of that name. */
+typedef struct {
+    const char *name, *standard_name, *long_name, *units, *calendar, *axis, *positive, *dtype;
+} coordinate;
 
 /* Links and attributes in the order in which they are made, in which the netCDF library looks for them. */
 static hid_t creation_properties(hid_t class)
@@ -117,137 +113,134 @@ static hid_t create_dataset(const vt_forecast_file *file, const char *name, hid_
 
 /* A dimension with its coordinate; SCALAR: a single value. A dimension without values (NULL) is a scale that netCDF
  * recognises by its name. */
-static vt_status write_coordinate(vt_forecast_file *file, int dimension, const char *name, const double *values,
-                                  const text_attribute *attributes)
+static vt_status write_coordinate(vt_forecast_file *file, int dimension, const coordinate *c, const double *values)
 {
     vt_status status = VT_OK;
     char no_variable[80];
     const bool is_scalar = dimension == SCALAR;
     const hsize_t extent = is_scalar ? 1 : (hsize_t)file->extent[dimension];
+    const text_attribute attributes[] = {{"standard_name", c->standard_name},
+                                         {"long_name", c->long_name},
+                                         {"units", c->units},
+                                         {"calendar", c->calendar},
+                                         {"axis", c->axis},
+                                         {"positive", c->positive},
+                                         {"dtype", c->dtype},
+                                         {0}};
     snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10lld",
              (long long)extent);
     const hid_t type = values == NULL        ? H5T_IEEE_F32BE
                        : dimension == NUMBER ? H5T_STD_I32LE
                        : dimension == LEAD   ? H5T_STD_I64LE
                                              : H5T_IEEE_F64LE;
-    hid_t made = create_dataset(file, name, type, creation_properties(H5P_DATASET_CREATE), is_scalar ? 0 : 1, &extent);
+    hid_t made =
+        create_dataset(file, c->name, type, creation_properties(H5P_DATASET_CREATE), is_scalar ? 0 : 1, &extent);
     bool done = made >= 0;
     if (done && values != NULL) done = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
     if (!is_scalar) {
         const int number = file->dimensions++;
         file->scales[dimension] = made;
-        done = done && H5DSset_scale(made, values != NULL ? name : no_variable) >= 0 &&
+        done = done && H5DSset_scale(made, values != NULL ? c->name : no_variable) >= 0 &&
                set_attribute(made, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &number);
     }
     if (values != NULL) done = done && set_texts(made, attributes);
-    VT_CHECK(done, "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+    VT_CHECK(done, "can't write '%s' of %s: %s", c->name, file->path, vt_hdf5_reason());
 done:
     return status;
 }
 
 /* The same with the values before + apart, before + 2 apart, … */
-static vt_status write_steps(vt_forecast_file *file, int dimension, const char *name, double before, double apart,
-                             const text_attribute *attributes)
+static vt_status write_steps(vt_forecast_file *file, int dimension, const coordinate *c, double before, double apart)
 {
     double *values = vt_allocate((size_t)file->extent[dimension], sizeof *values, "a file of forecasts");
     for (int64_t i = 0; i < file->extent[dimension]; i++) values[i] = before + (double)(i + 1) * apart;
-    const vt_status status = write_coordinate(file, dimension, name, values, attributes);
+    const vt_status status = write_coordinate(file, dimension, c, values);
     free(values);
     return status;
 }
 
-/* The units of times, malloc'd, and what they mean: the data's, but days if the data have months, whose length varies.
- */
-static char *units_of_times(const contents *c, vt_time_units *units)
+/* Initial times, or those that forecasts are for, in the units and the calendar of the data (axis); but in days if
+ * these have months, whose length varies, and in hours since the initial time if they have no dates (NULL). */
+static vt_status write_times(vt_forecast_file *file, const vt_initial_times *from, const vt_time_axis *axis,
+                             int dimension, bool initial)
 {
     char date[VT_DATE_SIZE];
-    const vt_time_axis *axis = c->time_axis;
-    if (axis != NULL && axis->meaning.months == 0) {
-        *units = axis->meaning;
-        return vt_text_copy(axis->units);
-    }
-    *units =
-        (vt_time_units){.minutes = axis != NULL ? 1440 : 60, .zero = axis != NULL ? axis->meaning.zero : c->dates[0]};
-    return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
-}
-
-/* Initial times, or those that forecasts are for. */
-static vt_status write_times(vt_forecast_file *file, const contents *c, int dimension, bool initial)
-{
-    vt_time_units units;
-    const vt_time_axis *axis = c->time_axis;
+    const vt_date first = vt_forecast_date(from->dataset, from->samples[0], 0);
     const int64_t count = dimension == SCALAR ? 1 : file->extent[TIME];
-    const char *calendar =
-        axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name : vt_calendar_name(c->dates[0].calendar);
-    char *since = units_of_times(c, &units);
+    const bool as_data = axis != NULL && axis->meaning.months == 0;
+    const vt_time_units days = {.minutes = 1440, .zero = axis != NULL ? axis->meaning.zero : first};
+    const vt_time_units hours = {.minutes = 60, .zero = first};
+    const vt_time_units units = as_data ? axis->meaning : axis != NULL ? days : hours;
+    char *since =
+        as_data ? vt_text_copy(axis->units)
+                : vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units.zero, date));
     double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, c->dates[initial ? i : 1 + i]);
-    const text_attribute attributes[] = {
-        {"standard_name", initial ? "forecast_reference_time" : "time"},
-        {"long_name", initial ? "initial time of the forecast" : "time that the forecast is for"},
-        {"units", since},
-        {"calendar", calendar},
-        {"axis", dimension == SCALAR ? "" : "T"},
-        {0}};
-    const vt_status status =
-        write_coordinate(file, dimension, dimension == SCALAR ? "forecast_reference_time" : "time", values, attributes);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = vt_time_units_value(
+            &units, vt_forecast_date(from->dataset, from->samples[initial ? i : 0], initial ? 0 : 1 + i));
+    const coordinate times = {.name = dimension == SCALAR ? "forecast_reference_time" : "time",
+                              .standard_name = initial ? "forecast_reference_time" : "time",
+                              .long_name = initial ? "initial time of the forecast" : "time that the forecast is for",
+                              .units = since,
+                              .calendar = axis != NULL && axis->calendar_name[0] != '\0'
+                                              ? axis->calendar_name
+                                              : vt_calendar_name(first.calendar),
+                              .axis = dimension == SCALAR ? NULL : "T"};
+    const vt_status status = write_coordinate(file, dimension, &times, values);
     free(values);
     free(since);
     return status;
 }
 
 /* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
-static vt_status write_leads(vt_forecast_file *file, const contents *c)
+static vt_status write_leads(vt_forecast_file *file, int64_t step)
 {
-    const bool hours = c->step % 60 == 0 || c->step >= VT_A_MONTH;
-    const text_attribute lead[] = {{"standard_name", "forecast_period"},
-                                   {"long_name", "time since the initial time"},
-                                   {"units", hours ? "hours" : "minutes"},
-                                   {"dtype", "timedelta64[ns]"},
-                                   {0}};
-    const double apart = hours ? vt_length_hours(c->step) : (double)c->step;
-    return write_steps(file, LEAD, "prediction_timedelta", 0, apart, lead);
+    const bool hours = step % 60 == 0 || step >= VT_A_MONTH;
+    const coordinate leads = {"prediction_timedelta", "forecast_period", "time since the initial time",
+                              hours ? "hours" : "minutes", .dtype = "timedelta64[ns]"};
+    return write_steps(file, LEAD, &leads, 0, hours ? vt_length_hours(step) : (double)step);
 }
 
-static vt_status write_numbers(vt_forecast_file *file)
+/* Longitudes increase from the window's first column on, across 360, too. malloc'd; NULL: the files have none. */
+static double *longitudes_of(const vt_dataset *dataset, int64_t width)
 {
-    static const text_attribute number[] = {
-        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}, {0}};
-    return write_steps(file, NUMBER, "number", -1, 1, number);
+    double *longitudes =
+        vt_copy(vt_dataset_known_coordinate(dataset, true), (size_t)width, sizeof *longitudes, "the forecast");
+    if (longitudes == NULL || dataset->about->window.first_column == 0) return longitudes;
+    for (int64_t x = 1; x < width; x++)
+        while (longitudes[x] < longitudes[x - 1]) longitudes[x] += 360;
+    while (longitudes[width - 1] > 360 && longitudes[0] >= 0)
+        for (int64_t x = 0; x < width; x++) longitudes[x] -= 360;
+    return longitudes;
 }
 
-static vt_status write_side(vt_forecast_file *file, int dimension, const double *degrees, const contents *c)
+static vt_status write_sides(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
     enum { UNKNOWN, ROTATED, ARCHIVED, USUAL };
-    static const char *const names[][2] = {[UNKNOWN] = {"y", "x"},
-                                           [ROTATED] = {"rlat", "rlon"},
-                                           [ARCHIVED] = {"latitude", "longitude"},
-                                           [USUAL] = {"lat", "lon"}};
-    static const text_attribute sides[2][2][5] = {
-        {{{"standard_name", "latitude"}, {"long_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}},
-         {{"standard_name", "longitude"}, {"long_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}}},
-        {{{"standard_name", "grid_latitude"},
-          {"long_name", "latitude in a grid of a rotated pole"},
-          {"units", "degrees"},
-          {"axis", "Y"}},
-         {{"standard_name", "grid_longitude"},
-          {"long_name", "longitude in a grid of a rotated pole"},
-          {"units", "degrees"},
-          {"axis", "X"}}}};
-    const int side = dimension == LON;
-    const int known = c->options->about->rotated ? ROTATED : c->options->archive ? ARCHIVED : USUAL;
-    return write_coordinate(file, dimension, names[degrees != NULL ? known : UNKNOWN][side], degrees,
-                            sides[c->options->about->rotated][side]);
+    static const coordinate sides[][2] = {
+        [UNKNOWN] = {{.name = "y"}, {.name = "x"}},
+        [ROTATED] = {{"rlat", "grid_latitude", "latitude in a grid of a rotated pole", "degrees", .axis = "Y"},
+                     {"rlon", "grid_longitude", "longitude in a grid of a rotated pole", "degrees", .axis = "X"}},
+        [ARCHIVED] = {{"latitude", "latitude", "latitude", "degrees_north", .axis = "Y"},
+                      {"longitude", "longitude", "longitude", "degrees_east", .axis = "X"}},
+        [USUAL] = {{"lat", "latitude", "latitude", "degrees_north", .axis = "Y"},
+                   {"lon", "longitude", "longitude", "degrees_east", .axis = "X"}}};
+    vt_status status = VT_OK;
+    const vt_dataset *dataset = options->forecaster->from.dataset;
+    const int known = options->about->rotated ? ROTATED : options->archive ? ARCHIVED : USUAL;
+    const double *latitudes = vt_dataset_known_coordinate(dataset, false);
+    double *longitudes = longitudes_of(dataset, file->extent[LON]);
+    VT_TRY(write_coordinate(file, LAT, &sides[latitudes != NULL ? known : UNKNOWN][0], latitudes));
+    VT_TRY(write_coordinate(file, LON, &sides[longitudes != NULL ? known : UNKNOWN][1], longitudes));
+done:
+    free(longitudes);
+    return status;
 }
 
 /* The height or pressure of a channel as a scalar that its attribute `coordinates` names, malloc'd; channels of one
  * level share it. "": neither is known. */
 static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning, char **name)
 {
-    static const text_attribute height[] = {
-        {"standard_name", "height"}, {"units", "m"}, {"axis", "Z"}, {"positive", "up"}, {0}};
-    static const text_attribute pressure[] = {
-        {"standard_name", "air_pressure"}, {"units", "hPa"}, {"axis", "Z"}, {"positive", "down"}, {0}};
     const bool is_height = meaning->height > 0;
     *name = is_height               ? vt_text_format("height_%gm", meaning->height)
             : meaning->pressure > 0 ? vt_text_format("pressure_%g", meaning->pressure)
@@ -255,8 +248,12 @@ static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning,
     for (char *c = *name; *c != '\0'; c++)
         if (*c == '.') *c = '_';
     if ((*name)[0] == '\0' || H5Lexists(file->file, *name, H5P_DEFAULT) > 0) return VT_OK;
-    return write_coordinate(file, SCALAR, *name, is_height ? &meaning->height : &meaning->pressure,
-                            is_height ? height : pressure);
+    const coordinate level = {.name = *name,
+                              .standard_name = is_height ? "height" : "air_pressure",
+                              .units = is_height ? "m" : "hPa",
+                              .axis = "Z",
+                              .positive = is_height ? "up" : "down"};
+    return write_coordinate(file, SCALAR, &level, is_height ? &meaning->height : &meaning->pressure);
 }
 
 /* ---- variables ---- */
@@ -271,29 +268,27 @@ char *vt_forecast_file_variable(const char *channel, int64_t number, const char 
 }
 
 /* Number `index` of file->variables. */
-static vt_status create_variable(vt_forecast_file *file, const contents *c, int64_t index)
+static vt_status create_variable(vt_forecast_file *file, const vt_forecast_file_options *options, int64_t index)
 {
     vt_status status = VT_OK;
     static const char *const suffixes[] = {"", "_mean", "_error_std"};
     static const char *const ends[] = {"", ", mean of the ensemble", ", standard deviation of the error"};
     const int64_t kind = index / file->channels, number = index % file->channels;
-    const bool masked = c->config->missing == VT_GAPS_MASK;
-    const bool has_std = c->options->has_stds && kind == (file->extent[NUMBER] > 0 ? MEANS : VALUES);
-    const char *const *names = vt_dataset_channel_names(c->dataset);
+    const vt_dataset *dataset = options->forecaster->from.dataset;
+    const bool masked = options->forecaster->members->config->missing == VT_GAPS_MASK;
+    const bool has_std = options->has_stds && kind == (file->extent[NUMBER] > 0 ? MEANS : VALUES);
+    const char *const *names = vt_dataset_channel_names(dataset);
     const char *channel = names != NULL ? names[number] : NULL;
     int order[DIMENSIONS];
-    const int dimensions = dimensions_of(file, kind, order);
     hsize_t extent[DIMENSIONS], chunk[DIMENSIONS];
-    for (int i = 0; i < dimensions; i++) {
-        extent[i] = (hsize_t)file->extent[order[i]];
-        chunk[i] = order[i] == LAT || order[i] == LON ? extent[i] : 1;
-    }
+    const int dimensions = dimensions_of(file, kind, order, chunk);
+    for (int i = 0; i < dimensions; i++) extent[i] = (hsize_t)file->extent[order[i]];
     const float fill = NAN;
     char *own = vt_forecast_file_variable(channel, number, "");
     char *name = vt_forecast_file_variable(channel, number, suffixes[kind]);
     char *std = vt_forecast_file_variable(channel, number, suffixes[STDS]);
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own,
-                                                vt_fields_about_meaning(c->dataset->about, number));
+                                                vt_fields_about_meaning(dataset->about, number));
     char *long_name = vt_text_format("%s%s", meaning.long_name, ends[kind]);
     char *standard_name = meaning.standard_name == NULL
                               ? vt_text_copy("")
@@ -327,54 +322,59 @@ done:;
     return status;
 }
 
-static vt_status create_all(vt_forecast_file *file, const contents *c)
+/* What the file says of the forecasts as a whole. */
+static bool describe(const vt_forecast_file *file, const vt_forecast_file_options *options)
 {
+    enum { SOURCE, HISTORY, CHECKPOINT, ABOUT, TEXTS };
+    char now[VT_NOW_SIZE];
+    const vt_trained *model = options->forecaster->members->models;
+    char *texts[TEXTS] = {
+        [SOURCE] = vt_text_format("vitrain, vision transformer %s (%s)", model->config->config, model->how_far),
+        [HISTORY] = vt_text_format("%s: %s", vt_fields_about_now(now), options->command),
+        [CHECKPOINT] = vt_text_format("step %lld, crc32c %08x", (long long)model->step, (unsigned)model->checksum),
+        [ABOUT] = vt_fields_about_short_text(options->about)};
+    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},
+                                         {"title", options->stds_alone ? "Errors of a vision transformer's forecasts"
+                                                                       : "Weather forecast by a vision transformer"},
+                                         {"source", texts[SOURCE]},
+                                         {"history", texts[HISTORY]},
+                                         {"checkpoint", texts[CHECKPOINT]},
+                                         {"about", texts[ABOUT]},
+                                         {0}};
+    const bool done = set_texts(file->file, attributes);
+    for (int i = 0; i < TEXTS; i++) free(texts[i]);
+    return done;
+}
+
+/* time_axis: of the data, NULL: without dates. */
+static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_options *options,
+                            const vt_time_axis *time_axis)
+{
+    static const coordinate number = {"number", "realization", "ensemble member", .units = "1"};
     vt_status status = VT_OK;
+    const vt_initial_times *from = &options->forecaster->from;
+    const bool archive = options->archive, ensemble = file->extent[NUMBER] > 0;
+    const bool has[KINDS] = {!options->stds_alone, ensemble && !archive, options->has_stds};
     hid_t access = vt_hdf5_file_access(), creation = creation_properties(H5P_FILE_CREATE);
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
     VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
-    const bool archive = c->options->archive, ensemble = file->extent[NUMBER] > 0;
-    const bool has[KINDS] = {file->extent[TIME] > 0, ensemble && !archive, c->options->has_stds};
-    const char *title =
-        has[VALUES] ? "Weather forecast by a vision transformer" : "Errors of a vision transformer's forecasts";
-    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},
-                                         {"title", title},
-                                         {"source", c->source},
-                                         {"history", c->history},
-                                         {"checkpoint", c->checkpoint},
-                                         {"about", c->about},
-                                         {0}};
-    VT_CHECK(set_texts(file->file, attributes), "can't write %s: %s", file->path, vt_hdf5_reason());
+    VT_CHECK(describe(file, options), "can't write %s: %s", file->path, vt_hdf5_reason());
     /* of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar */
-    if (has[VALUES]) VT_TRY(write_times(file, c, TIME, archive));
-    if (has[VALUES] && !archive) VT_TRY(write_times(file, c, SCALAR, true));
-    if (archive) VT_TRY(write_leads(file, c));
-    VT_TRY(write_side(file, LAT, vt_dataset_known_coordinate(c->dataset, false), c));
-    VT_TRY(write_side(file, LON, c->longitudes, c));
-    if (ensemble) VT_TRY(write_numbers(file));
+    if (has[VALUES]) VT_TRY(write_times(file, from, time_axis, TIME, archive));
+    if (has[VALUES] && !archive) VT_TRY(write_times(file, from, time_axis, SCALAR, true));
+    if (archive) VT_TRY(write_leads(file, vt_forecast_step(from->dataset)));
+    VT_TRY(write_sides(file, options));
+    if (ensemble) VT_TRY(write_steps(file, NUMBER, &number, -1, 1));
     for (int64_t i = 0; i < KINDS * file->channels; i++)
-        if (has[i / file->channels]) VT_TRY(create_variable(file, c, i));
+        if (has[i / file->channels]) VT_TRY(create_variable(file, options, i));
 done:
     H5Pclose(creation);
     H5Pclose(access);
     return status;
 }
 
-/* ---- what it says ---- */
-
-/* Longitudes increase from the window's first column on, across 360, too. malloc'd; NULL: the files have none. */
-static double *longitudes_of(const vt_dataset *dataset, int64_t width)
-{
-    double *longitudes =
-        vt_copy(vt_dataset_known_coordinate(dataset, true), (size_t)width, sizeof *longitudes, "the forecast");
-    if (longitudes == NULL || dataset->about->window.first_column == 0) return longitudes;
-    for (int64_t x = 1; x < width; x++)
-        while (longitudes[x] < longitudes[x - 1]) longitudes[x] += 360;
-    while (longitudes[width - 1] > 360 && longitudes[0] >= 0)
-        for (int64_t x = 0; x < width; x++) longitudes[x] -= 360;
-    return longitudes;
-}
+/* ---- the file ---- */
 
 static void log_missing_coordinates(const vt_dataset *dataset, const char *path)
 {
@@ -385,8 +385,6 @@ static void log_missing_coordinates(const vt_dataset *dataset, const char *path)
                 "%s: no %s are known, so the forecast only numbers its %s; --coordinates=[%s=NAME] would name them",
                 path, names[k], k == 0 ? "rows" : "columns", k == 0 ? "lat" : "lon");
 }
-
-/* ---- the file ---- */
 
 vt_status vt_forecast_file_check_path(const char *option, const char *path, bool force)
 {
@@ -400,64 +398,34 @@ done:
     return status;
 }
 
-/* Before HDF5 is entered, as it reads files of its own. What *c holds is to be freed, also after an error. */
-static vt_status collect(const vt_forecast_file_options *options, contents *c)
-{
-    vt_status status = VT_OK;
-    const vt_initial_times *from = &options->forecaster->from;
-    const vt_trained *model = options->forecaster->members->models;
-    const int64_t date_count = options->archive ? from->count : options->steps + 1;
-    vt_fields_file *first = NULL;
-    char now[VT_NOW_SIZE];
-    *c = (contents){.options = options, .config = model->config, .dataset = from->dataset};
-    c->step = vt_dataset_minutes_a_time(from->dataset) * model->config->dt;
-    if (!options->stds_alone) VT_TRY(vt_dataset_check_dates(from->dataset, options->option));
-    VT_CHECK(!options->archive || options->stds_alone || c->step < VT_A_MONTH,
-             "%s: forecasts from several initial times have leads of equal length, but the steps are months",
-             options->option);
-    c->dates = vt_allocate((size_t)date_count, sizeof *c->dates, "the forecast");
-    for (int64_t i = 0; i < date_count; i++)
-        c->dates[i] =
-            vt_forecast_date(from->dataset, from->samples[options->archive ? i : 0], options->archive ? 0 : i);
-    VT_TRY(vt_dataset_open_file(from->dataset, from->samples[0], &first));
-    if (first->times.dates != NULL) c->time_axis = &first->times;
-    c->longitudes = longitudes_of(from->dataset, model->config->img_size[1]);
-    c->checkpoint = vt_text_format("step %lld, crc32c %08x", (long long)model->step, (unsigned)model->checksum);
-    c->source = vt_text_format("vitrain, vision transformer %s (%s)", model->config->config, model->how_far);
-    c->history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
-    c->about = vt_fields_about_short_text(options->about);
-    log_missing_coordinates(from->dataset, first->path);
-done:
-    return status;
-}
-
 vt_status vt_forecast_file_open(const vt_forecast_file_options *options, vt_forecast_file **result)
 {
     vt_status status = VT_OK;
-    contents c;
     vt_forecast_file *file = NULL;
-    const vt_forecaster *forecaster = options->forecaster;
-    const int64_t starts = options->stds_alone ? 0 : forecaster->from.count;
-    VT_TRY(collect(options, &c));
+    vt_fields_file *first = NULL;
+    const vt_initial_times *from = &options->forecaster->from;
+    const vt_members *members = options->forecaster->members;
+    if (!options->stds_alone) VT_TRY(vt_dataset_check_dates(from->dataset, options->option));
+    VT_CHECK(!options->archive || options->stds_alone || vt_forecast_step(from->dataset) < VT_A_MONTH,
+             "%s: forecasts from several initial times have leads of equal length, but the steps are months",
+             options->option);
+    VT_TRY(vt_dataset_open_file(from->dataset, from->samples[0], &first)); /* before HDF5 is entered: it reads */
+    log_missing_coordinates(from->dataset, first->path);
     file = vt_allocate(1, sizeof *file, "a file of forecasts");
     file->path = vt_text_copy(options->path);
     file->partial = vt_output_partial_path(options->path);
-    file->channels = c.config->n_out_channels;
-    file->extent[TIME] = options->archive ? starts : options->steps;
+    file->channels = members->config->n_out_channels;
+    file->extent[TIME] = options->stds_alone ? 0 : options->archive ? from->count : options->steps;
     file->extent[LEAD] = options->archive ? options->steps : 0;
-    file->extent[LAT] = c.config->img_size[0];
-    file->extent[LON] = c.config->img_size[1];
-    file->extent[NUMBER] = options->stds_alone ? 0 : forecaster->members->count;
+    file->extent[LAT] = members->config->img_size[0];
+    file->extent[LON] = members->config->img_size[1];
+    file->extent[NUMBER] = options->stds_alone ? 0 : members->count;
     file->variables = vt_allocate(KINDS * (size_t)file->channels, sizeof *file->variables, "a file of forecasts");
     vt_hdf5_enter();
-    status = create_all(file, &c);
+    status = create_all(file, options, first->times.dates != NULL ? &first->times : NULL);
     vt_hdf5_leave();
 done:
     if (status != VT_OK) vt_forecast_file_close(&file);
-    char *const texts[] = {c.source, c.history, c.checkpoint, c.about};
-    for (int i = 0; i < 4; i++) free(texts[i]);
-    free(c.dates);
-    free(c.longitudes);
     *result = file;
     return status;
 }
@@ -471,12 +439,9 @@ vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start_index, in
     const int64_t at[DIMENSIONS] = {
         [TIME] = file->extent[LEAD] > 0 ? start_index : time, [LEAD] = time, [NUMBER] = member};
     int order[DIMENSIONS];
-    const int dimensions = dimensions_of(file, kind, order);
     hsize_t start[DIMENSIONS], count[DIMENSIONS];
-    for (int i = 0; i < dimensions; i++) {
-        start[i] = (hsize_t)at[order[i]];
-        count[i] = order[i] == LAT || order[i] == LON ? (hsize_t)file->extent[order[i]] : 1;
-    }
+    const int dimensions = dimensions_of(file, kind, order, count);
+    for (int i = 0; i < dimensions; i++) start[i] = (hsize_t)at[order[i]];
     vt_hdf5_enter();
     hid_t memory = H5Screate_simple(dimensions, count, NULL);
     for (int64_t c = 0; c < file->channels; c++) {

@@ -86,6 +86,9 @@ vt_status vt_forecaster_find_forcings(vt_forecaster *forecaster, const char *dir
  * checkpoints the mean. */
 vt_status vt_forecaster_validate(vt_forecaster *forecaster, int64_t every, double *loss);
 
+/* From one forecast to the next (calendar.h). */
+int64_t vt_forecast_step(const vt_dataset *dataset);
+
 /* When the time `lead` steps behind a sample's is: as the files say it, as far as they reach. */
 vt_date vt_forecast_date(const vt_dataset *dataset, int64_t sample, int64_t lead);
 

@@ -82,8 +82,7 @@ static void perturb(const vt_forecaster *f, int64_t member, int64_t start, float
     free(stds);
 }
 
-/* From one forecast to the next (calendar.h). */
-static int64_t step_of(const vt_dataset *dataset)
+int64_t vt_forecast_step(const vt_dataset *dataset)
 {
     return vt_dataset_minutes_a_time(dataset) * dataset->options.dt;
 }
@@ -93,7 +92,7 @@ vt_date vt_forecast_date(const vt_dataset *dataset, int64_t sample, int64_t lead
     vt_date date = {0};
     const bool known = vt_dataset_reaches(dataset, sample, lead);
     vt_dataset_date(dataset, sample, known ? lead : 0, &date);
-    return known ? date : vt_date_after(date, lead * step_of(dataset));
+    return known ? date : vt_date_after(date, lead * vt_forecast_step(dataset));
 }
 
 /* Copies the inputs of `count` initial times from number `first` on to all members, and adds noise to those that
@@ -212,7 +211,7 @@ static vt_status step(vt_forecaster *f)
         shift(config, forecast, f->input + i * input_size(config));
         if (seasonal != NULL) {
             const vt_date before = vt_forecast_date(dataset, f->samples[i], f->lead - 1);
-            const vt_date date = vt_date_after(before, step_of(dataset));
+            const vt_date date = vt_date_after(before, vt_forecast_step(dataset));
             VT_TRY(vt_seasonal_check(seasonal, date));
             vt_seasonal_add(seasonal, date, 1, 0, config->n_out_channels, forecast);
         }
