@@ -60,7 +60,6 @@ static vt_status open_data(vt_evaluated *e)
     vt_status status = VT_OK;
     const vt_config *config = e->options->members.config;
     vt_initial_times *from = &e->forecaster.from;
-    e->plane = config->img_size[0] * config->img_size[1];
     vt_dataset_options data = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
     data.sample_limit = config->limit_nsamples_val;
     VT_TRY(vt_forecaster_open_data(e->options->members.models, data, &from->dataset));
@@ -78,7 +77,7 @@ static void take_memory(vt_evaluated *e)
     const vt_config *config = e->options->members.config;
     const vt_task *task = e->forecaster.inference.task;
     const vt_dataset *dataset = e->forecaster.from.dataset;
-    const size_t out = (size_t)(config->n_out_channels * e->plane), batch = (size_t)e->forecaster.batch;
+    const size_t out = (size_t)e->forecaster.out, batch = (size_t)e->forecaster.batch;
     e->persistence = vt_allocate(batch + 2, out * sizeof(float), "the evaluation");
     e->target = e->persistence + batch * out;
     e->seasonal = e->target + out;
@@ -140,16 +139,17 @@ static const float *errors_at(const vt_training_errors *errors, int64_t lead)
 
 /* ---- forecasts ---- */
 
-/* Scores forecast i of those made at once, lead + 1 steps behind initial time `index`: of an ensemble the mean. From
- * the training set its errors alone are wanted, and those of the climatology. */
-static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_t lead)
+/* Scores forecast i of those made at once, of an ensemble the mean. From the training set its errors alone are wanted,
+ * and those of the climatology. */
+static vt_status take_forecast(vt_evaluated *e, int64_t i)
 {
     vt_status status = VT_OK;
-    const int64_t start = e->forecaster.from.samples[index], leads = e->options->rollout;
+    const int64_t index = e->forecaster.first + i, lead = e->forecaster.lead - 1, leads = e->options->rollout;
+    const int64_t start = e->forecaster.from.samples[index];
     vt_dataset *dataset = e->forecaster.from.dataset;
     const vt_seasonal *seasonal = e->climatology;
     const float *forecast = vt_forecast_mean(&e->forecaster, i);
-    float *persistence = e->persistence + i * e->options->members.config->n_out_channels * e->plane;
+    float *persistence = e->persistence + i * e->forecaster.out;
     vt_score_fields fields = {.forecast = forecast, .target = e->target, .persistence = persistence};
     vt_date date = {0};
     VT_TRY(vt_dataset_read_later(dataset, start, lead + 1, e->target));
@@ -191,18 +191,17 @@ static vt_status open_file(vt_evaluated *e, const char *path, vt_forecast_file *
 }
 
 /* Collective. The first stage of a model takes its forecasts. */
-static vt_status take_lead(void *context, int64_t first)
+static vt_status take_lead(void *context)
 {
     vt_status status = VT_OK;
     vt_evaluated *e = context;
     vt_forecaster *f = &e->forecaster;
     vt_world *world = f->inference.world;
     const bool has_forecasts = world->coordinate[VT_AXIS_PIPELINE] == 0;
-    for (int64_t i = 0; i < f->count && has_forecasts && status == VT_OK; i++)
-        status = take_forecast(e, first + i, i, f->lead - 1);
+    for (int64_t i = 0; i < f->count && has_forecasts && status == VT_OK; i++) status = take_forecast(e, i);
     VT_TRY(vt_world_agree(world, status));
     if (e->options->forecasts == NULL || e->of_training) goto done;
-    if (has_forecasts) status = vt_forecast_file_write_lead(e->archive, f, first);
+    if (has_forecasts) status = vt_forecast_file_write_lead(e->archive, f);
     VT_TRY(vt_world_agree(world, status));
 done:
     return status;
@@ -229,7 +228,7 @@ static vt_status open_training_set(vt_evaluated *e, vt_initial_times *from)
         from->samples[i] =
             from->samples[(int64_t)(((double)i + fmod((double)i * 0.618034, 1)) * part)]; /* the golden ratio */
     from->count = vt_smaller(most, from->count);
-    *errors = (vt_training_errors){e->options->rollout, config->n_out_channels * e->plane, from->count, 0, NULL};
+    *errors = (vt_training_errors){e->options->rollout, e->forecaster.out, from->count, 0, NULL};
     errors->bytes = (size_t)((errors->leads + 1) * errors->size * 2) * sizeof(double);
     VT_TRY(vt_scratch_open(e->options->place.directory, errors->bytes, &errors->memory));
 done:

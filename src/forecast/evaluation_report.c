@@ -215,7 +215,8 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
 {
     vt_status status = VT_OK;
     const vt_dataset *dataset = e->forecaster.from.dataset;
-    const int64_t *size = e->options->members.config->img_size, first = e->map_channel * e->plane;
+    const int64_t *size = e->options->members.config->img_size, plane = e->forecaster.plane;
+    const int64_t first = e->map_channel * plane;
     const int64_t start = e->forecaster.from.samples[0];
     const char *directory = e->options->place.directory, *channel = e->names[e->map_channel];
     const char *units = e->variables[e->map_channel].units;
@@ -249,7 +250,7 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
                                 .latitudes = vt_dataset_known_coordinate(dataset, false),
                                 .longitudes = vt_dataset_known_coordinate(dataset, true),
                                 .on_earth = vt_dataset_is_of_earth(dataset),
-                                .is_signed = vt_variable_is_signed(channel, target + first, e->plane)};
+                                .is_signed = vt_variable_is_signed(channel, target + first, plane)};
     vt_image_compare(&comparison, &image);
     VT_TRY(vt_image_encode(&image, &png, &bytes));
     VT_TRY(vt_file_write(path, png, bytes));

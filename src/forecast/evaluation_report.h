@@ -31,7 +31,6 @@ typedef struct {
     char **names;             /* [n_out_channels] */
     vt_variable *variables;   /* the same */
     int64_t map_channel;
-    int64_t plane;
     float *persistence, *target; /* of a batch, and behind it one target */
     float *seasonal;             /* at the time of the target, behind that */
     float *stds;                 /* of the channels */

@@ -460,34 +460,30 @@ done:
 /* Points that are missing in the newest time of the input, such as land in data of the ocean, get no forecast. */
 static void leave_out_missing(const vt_forecaster *f)
 {
-    const vt_config *config = f->members->config;
-    const int64_t plane = config->img_size[0] * config->img_size[1], out = config->n_out_channels * plane;
-    const int64_t both = vt_smaller(vt_config_channels_a_time(config) * plane, out);
+    const int64_t both = vt_smaller(vt_config_channels_a_time(f->members->config) * f->plane, f->out);
     for (int64_t state = 0; state < f->number * f->count; state++)
         for (int64_t i = 0; i < both; i++)
-            if (isnan(f->input[state * config->n_in_channels * plane + i])) f->forecast[state * out + i] = NAN;
+            if (isnan(f->input[state * f->in + i])) f->forecast[state * f->out + i] = NAN;
 }
 
 /* Rank 0, which writes, has the first initial times of the round. After an error it still receives what the others
  * send. */
-vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_forecaster *f, int64_t first)
+vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_forecaster *f)
 {
     vt_status status = VT_OK;
-    const vt_config *config = f->members->config;
-    const int64_t out = config->n_out_channels * config->img_size[0] * config->img_size[1];
-    const size_t bytes = (size_t)out * sizeof(float);
+    const size_t bytes = (size_t)f->out * sizeof(float);
     const int own = f->models->rank, end = own == 0 ? f->models->size : own + 1;
     leave_out_missing(f);
     for (int model = own; model < end; model++) {
         const int64_t before = (model - own) * f->batch, left = f->together - before;
         const int64_t count = model == own ? f->count : left < 0 ? 0 : vt_smaller(left, f->batch);
         for (int64_t state = 0; state < f->number * count; state++) {
-            const float *fields = model == own ? f->forecast + state * out : f->mean;
+            const float *fields = model == own ? f->forecast + state * f->out : f->mean;
             if (own > 0) vt_group_send(f->models, fields, bytes, 0, NULL);
             if (model > own) vt_group_receive(f->models, f->mean, bytes, model, NULL);
             if (own == 0 && status == VT_OK)
                 status =
-                    vt_forecast_file_write(file, first + before + state % count, state / count, f->lead - 1, fields);
+                    vt_forecast_file_write(file, f->first + before + state % count, state / count, f->lead - 1, fields);
         }
     }
     return status;

@@ -49,9 +49,9 @@ vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t 
                                  const float *fields);
 
 /* Collective over the first stages of all models, of which rank 0 has the file: writes all that was forecast in a round
- * for one lead time (vt_forecast_all), from initial time `first` on. Uses forecaster->mean. Points that are missing in
- * the newest time of the input get no forecast. */
-vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_forecaster *forecaster, int64_t first);
+ * for one lead time (vt_forecast_all). Uses forecaster->mean. Points that are missing in the newest time of the input
+ * get no forecast. */
+vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_forecaster *forecaster);
 
 /* After the last one: closes the file and gives it its name, in the place of another file of that name. */
 vt_status vt_forecast_file_finish(vt_forecast_file **file);

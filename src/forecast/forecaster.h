@@ -42,12 +42,13 @@ typedef struct {
     float **weights;  /* [checkpoints]: the parameters of each one, on the host; NULL if there is only one */
     int64_t chosen;   /* whose parameters the trainer has */
     /* the states: */
+    int64_t plane, in, out;  /* numbers of a channel, of an input and of a forecast */
     int64_t number;          /* of members */
     int64_t batch;           /* the most initial times that are forecast at once */
     int64_t together;        /* initial times that all models forecast now */
-    int64_t count, lead;     /* those of this model; the steps from them to its states */
+    int64_t first, count;    /* those of this model: the first one's number, and how many */
+    int64_t lead;            /* the steps from them to the states */
     float *input, *forecast; /* of member 0 of all initial times, then of member 1: the states of [number * count] */
-    int64_t *samples;        /* the initial time of each of these */
     uint32_t *noise_keys;    /* [number * count, 2]: what the model's noise in each of them depends on */
     float *mean;             /* of an ensemble */
     const float **fields;    /* [number] */
@@ -105,10 +106,9 @@ void vt_states_close(vt_forecaster *forecaster);
  * `count` forecasts from initial time number `first` on, `lead` steps behind, in the units of the data. (What is
  * missing in an input, NaN, stays missing in the next one.) Errors: of reading, of `take`, and a climatology that lacks
  * a time of day. */
-vt_status vt_forecast_all(vt_forecaster *forecaster, int64_t leads, vt_status (*take)(void *context, int64_t first),
-                          void *context);
+vt_status vt_forecast_all(vt_forecaster *forecaster, int64_t leads, vt_status (*take)(void *context), void *context);
 
-/* The forecast of initial time i, of an ensemble its mean; forecaster->fields are the members' then. */
+/* The forecast of initial time first + i, of an ensemble its mean; forecaster->fields are the members' then. */
 const float *vt_forecast_mean(vt_forecaster *forecaster, int64_t i);
 
 #endif

@@ -187,16 +187,16 @@ done:
     return status;
 }
 
-/* All forecasts of a round for one lead time; they begin with initial time `first`. */
-static vt_status write_lead(prediction *p, int64_t first)
+/* All forecasts of a round for one lead time. */
+static vt_status write_lead(prediction *p)
 {
     vt_status status = VT_OK;
     vt_forecaster *f = &p->forecaster;
     const int64_t lead = f->lead - 1;
-    VT_TRY(vt_forecast_file_write_lead(p->result, f, first));
+    VT_TRY(vt_forecast_file_write_lead(p->result, f));
     if (f->members->count > 0 && !p->several)
         VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, lead, vt_forecast_mean(f, 0)));
-    if (p->options->error_stds == NULL || first > 0) return VT_OK;
+    if (p->options->error_stds == NULL || f->first > 0) return VT_OK;
     VT_TRY(read_stds(p->options->error_stds, f, lead));
     VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, lead, f->mean));
 done:
@@ -204,10 +204,10 @@ done:
 }
 
 /* Collective. */
-static vt_status take_lead(void *context, int64_t first)
+static vt_status take_lead(void *context)
 {
     prediction *p = context;
-    return vt_world_agree(p->forecaster.inference.world, p->result != NULL ? write_lead(p, first) : VT_OK);
+    return vt_world_agree(p->forecaster.inference.world, p->result != NULL ? write_lead(p) : VT_OK);
 }
 
 static void say(const prediction *p)

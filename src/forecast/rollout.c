@@ -11,21 +11,6 @@
 #include "task/weather.h"
 #include "task/weather/ensemble.h"
 
-static int64_t plane_of(const vt_config *config)
-{
-    return config->img_size[0] * config->img_size[1];
-}
-
-static int64_t input_size(const vt_config *config)
-{
-    return config->n_in_channels * plane_of(config);
-}
-
-static int64_t field_size(const vt_config *config)
-{
-    return config->n_out_channels * plane_of(config);
-}
-
 vt_status vt_states_open(vt_forecaster *f, const char *directory)
 {
     vt_status status = VT_OK;
@@ -33,13 +18,15 @@ vt_status vt_states_open(vt_forecaster *f, const char *directory)
     const int64_t number = vt_members_number(f->members), models = config->data_parallel, count = f->from.count;
     const int64_t at_once = vt_trainer_micro_batch(config), most = at_once < number ? 1 : at_once / number;
     const int64_t batch = vt_quotient_up(count, vt_quotient_up(count, most * models) * models);
-    const size_t places = (size_t)(number * batch), out = (size_t)field_size(config);
-    const size_t inputs = places * (size_t)input_size(config), all = (inputs + places * out) * sizeof(float);
+    f->plane = config->img_size[0] * config->img_size[1];
+    f->in = config->n_in_channels * f->plane;
+    f->out = config->n_out_channels * f->plane;
     f->number = number;
     f->batch = batch;
-    f->samples = vt_allocate(places, sizeof *f->samples, "the forecasts");
+    const size_t places = (size_t)(number * batch), inputs = places * (size_t)f->in;
+    const size_t all = (inputs + places * (size_t)f->out) * sizeof(float);
     f->noise_keys = vt_allocate(2 * places, sizeof *f->noise_keys, "the forecasts");
-    f->mean = vt_allocate(out, sizeof *f->mean, "the forecasts");
+    f->mean = vt_allocate((size_t)f->out, sizeof *f->mean, "the forecasts");
     f->fields = vt_allocate((size_t)number, sizeof *f->fields, "the forecasts");
     if (number > at_once) {
         VT_TRY(vt_scratch_open(directory, all, &f->scratch));
@@ -55,7 +42,6 @@ void vt_states_close(vt_forecaster *f)
 {
     if (f->scratch == NULL) free(f->input);
     vt_scratch_close(&f->scratch, f->scratch_bytes);
-    free(f->samples);
     free(f->noise_keys);
     free(f->mean);
     free(f->fields);
@@ -95,25 +81,31 @@ vt_date vt_forecast_date(const vt_dataset *dataset, int64_t sample, int64_t lead
     return known ? date : vt_date_after(date, lead * vt_forecast_step(dataset));
 }
 
+/* The initial time of a state. */
+static int64_t sample_of(const vt_forecaster *f, int64_t state)
+{
+    return f->from.samples[f->first + state % f->count];
+}
+
 /* Copies the inputs of `count` initial times from number `first` on to all members, and adds noise to those that
  * vt_members_perturbs names. It depends on the member and on the date of the sample, or where that isn't known on the
  * sample's number. */
 static vt_status begin(vt_forecaster *f, int64_t first, int64_t count)
 {
     vt_status status = VT_OK;
-    const int64_t in = input_size(f->members->config), *samples = f->from.samples + first;
+    f->first = first;
     f->count = count;
     f->lead = 0;
-    for (int64_t i = 0; i < f->number * count; i++) f->samples[i] = samples[i % count];
     for (int64_t i = 0; i < count; i++) {
-        float *read = f->input + i * in;
+        const int64_t sample = sample_of(f, i);
+        float *read = f->input + i * f->in;
         vt_date date = {0};
-        VT_TRY(vt_dataset_read(f->from.dataset, samples[i], read, NULL));
-        const int64_t start = vt_dataset_date(f->from.dataset, samples[i], 0, &date) ? date.minutes : samples[i];
+        VT_TRY(vt_dataset_read(f->from.dataset, sample, read, NULL));
+        const int64_t start = vt_dataset_date(f->from.dataset, sample, 0, &date) ? date.minutes : sample;
         for (int64_t m = f->number - 1; m >= 0; m--) { /* the first last: the others are copies of it */
-            float *input = read + m * count * in;
+            float *input = read + m * count * f->in;
             uint32_t *keys = f->noise_keys + 2 * (m * count + i);
-            if (m > 0) memcpy(input, read, (size_t)in * sizeof *input);
+            if (m > 0) memcpy(input, read, (size_t)f->in * sizeof *input);
             if (vt_members_perturbs(f->members, m)) perturb(f, m, start, input);
             keys[0] = (uint32_t)m;
             keys[1] = (uint32_t)start;
@@ -129,14 +121,13 @@ done:
 static vt_status take_forcings(vt_forecaster *f, int64_t first, int64_t count)
 {
     vt_status status = VT_OK;
-    const vt_config *config = f->members->config;
     vt_dataset *dataset = f->from.dataset;
     const vt_known_fields *known = dataset->known;
-    const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
-    const int64_t own = dataset->options.forcing_channels * plane_of(config);
+    const int64_t each = vt_config_forcing_channels(f->members->config) * f->plane;
+    const int64_t own = dataset->options.forcing_channels * f->plane;
     for (int64_t i = 0; i < count && each > 0; i++) {
         float *fields = f->forcings + i * each, *of_files = fields + each - own;
-        const int64_t sample = f->samples[first + i];
+        const int64_t sample = sample_of(f, first + i);
         const vt_date date = vt_forecast_date(dataset, sample, f->lead);
         if (known != NULL) vt_known_fields_take(known, date, false, fields);
         const int64_t given = f->given != NULL ? vt_dataset_find(f->given, date, 0) : -1;
@@ -151,11 +142,11 @@ done:
 
 /* The older times of an input move one place back, and those channels of the forecast that the input has become its
  * newest time. A model that forecasts fewer channels than it sees makes one step only: nothing moves. */
-static void shift(const vt_config *config, const float *forecast, float *input)
+static void shift(const vt_forecaster *f, const float *forecast, float *input)
 {
-    const int64_t in = input_size(config), now = in / (config->n_history + 1);
-    if (field_size(config) < now) return;
-    memmove(input + now, input, (size_t)(in - now) * sizeof *input);
+    const int64_t now = f->in / (f->members->config->n_history + 1);
+    if (f->out < now) return;
+    memmove(input + now, input, (size_t)(f->in - now) * sizeof *input);
     for (int64_t point = 0; point < now; point++)
         if (!isnan(input[point])) input[point] = forecast[point];
 }
@@ -175,17 +166,15 @@ static void tell(vt_forecaster *f, int64_t count)
 static vt_status predict(vt_forecaster *f, int64_t first, int64_t count)
 {
     vt_status status = VT_OK;
-    const vt_config *config = f->members->config;
-    const int64_t out = field_size(config);
-    float *fields = f->forecast + first * out;
+    float *fields = f->forecast + first * f->out;
     VT_TRY(take_forcings(f, first, count));
     const vt_batch batch = {.sample_count = count,
                             .global_count = count,
                             .lead = f->lead,
-                            .tensors = {f->input + first * input_size(config), NULL, f->forcings},
+                            .tensors = {f->input + first * f->in, NULL, f->forcings},
                             .noise_keys = f->noise_keys + 2 * first};
     VT_TRY(vt_step_predict(f->inference.trainer, &batch, fields));
-    vt_group_broadcast(f->stages, fields, (size_t)(count * out) * sizeof *fields, f->stages->size - 1);
+    vt_group_broadcast(f->stages, fields, (size_t)(count * f->out) * sizeof *fields, f->stages->size - 1);
     tell(f, count);
 done:
     return status;
@@ -207,10 +196,10 @@ static vt_status step(vt_forecaster *f)
     f->lead++;
     const vt_seasonal *seasonal = dataset->seasonal;
     for (int64_t i = 0; i < all; i++) {
-        float *forecast = f->forecast + i * field_size(config);
-        shift(config, forecast, f->input + i * input_size(config));
+        float *forecast = f->forecast + i * f->out;
+        shift(f, forecast, f->input + i * f->in);
         if (seasonal != NULL) {
-            const vt_date before = vt_forecast_date(dataset, f->samples[i], f->lead - 1);
+            const vt_date before = vt_forecast_date(dataset, sample_of(f, i), f->lead - 1);
             const vt_date date = vt_date_after(before, vt_forecast_step(dataset));
             VT_TRY(vt_seasonal_check(seasonal, date));
             vt_seasonal_add(seasonal, date, 1, 0, config->n_out_channels, forecast);
@@ -223,8 +212,7 @@ done:
 
 /* ---- all of it ---- */
 
-vt_status vt_forecast_all(vt_forecaster *f, int64_t leads, vt_status (*take)(void *context, int64_t first),
-                          void *context)
+vt_status vt_forecast_all(vt_forecaster *f, int64_t leads, vt_status (*take)(void *context), void *context)
 {
     vt_status status = VT_OK;
     vt_world *world = f->inference.world;
@@ -235,11 +223,11 @@ vt_status vt_forecast_all(vt_forecaster *f, int64_t leads, vt_status (*take)(voi
     f->told = vt_clock_seconds();
     for (int64_t begun = 0; begun < count; begun += f->together) {
         f->together = vt_smaller(most, count - begun);
-        const int64_t before = vt_smaller(own, f->together), first = begun + before;
-        VT_TRY(vt_world_agree(world, begin(f, first, vt_smaller(batch, f->together - before))));
+        const int64_t before = vt_smaller(own, f->together);
+        VT_TRY(vt_world_agree(world, begin(f, begun + before, vt_smaller(batch, f->together - before))));
         for (int64_t lead = 0; lead < leads; lead++) {
             VT_TRY(vt_world_agree(world, step(f)));
-            VT_TRY(take(context, first));
+            VT_TRY(take(context));
         }
     }
 done:
@@ -248,9 +236,8 @@ done:
 
 const float *vt_forecast_mean(vt_forecaster *f, int64_t i)
 {
-    const int64_t out = field_size(f->members->config);
-    for (int64_t m = 0; m < f->number; m++) f->fields[m] = f->forecast + (m * f->count + i) * out;
+    for (int64_t m = 0; m < f->number; m++) f->fields[m] = f->forecast + (m * f->count + i) * f->out;
     if (f->number == 1) return f->fields[0];
-    vt_ensemble_mean(f->number, f->fields, out, f->mean);
+    vt_ensemble_mean(f->number, f->fields, f->out, f->mean);
     return f->mean;
 }
