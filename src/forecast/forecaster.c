@@ -264,7 +264,7 @@ vt_status vt_forecaster_validate(vt_forecaster *f, int64_t every, double *loss)
     for (int64_t k = 0; k < count; k++) {
         vt_evaluation_close(&result);
         vt_forecaster_choose(f, k);
-        VT_TRY(vt_validate(with->trainer, loader, false, &result));
+        VT_TRY(vt_validate(with->trainer, loader, false, NULL, NULL, &result));
         *loss += result.loss / (double)count;
     }
 done:

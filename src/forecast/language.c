@@ -40,7 +40,7 @@ static vt_status score(const vt_config *config, const vt_inference *with, vt_set
     VT_TRY(vt_source_check_same(world, (const vt_source *const[]){source}, 1, NULL));
     VT_TRY(vt_world_agree(world,
                           vt_reader_open_loader(config, world, with->backend, (vt_reader_use){0}, source, &loader)));
-    VT_TRY(vt_validate(with->trainer, loader, false, &result));
+    VT_TRY(vt_validate(with->trainer, loader, false, NULL, NULL, &result));
     if (world->rank != 0) goto done;
     const double loss = result.loss, bits = loss / log(2);
     const long long stride = config->stride, windows = source->sample_count;

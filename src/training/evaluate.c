@@ -123,7 +123,8 @@ static void warn_of_target(const vt_trainer *trainer, const vt_source *source, c
     vt_log_warning("the loss of this set is infinite: sample %s: %s", place, trainer->loss->infinite);
 }
 
-vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation)
+vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline,
+                      vt_status (*also)(void *, const vt_batch *), void *context, vt_evaluation *validation)
 {
     vt_status status = VT_OK;
     vt_world *world = trainer->world;
@@ -140,6 +141,7 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
         VT_TRY(vt_world_agree(world, vt_stop_requested() ? VT_STOPPED : VT_OK));
         if (batch == NULL) break;
         VT_TRY(vt_world_agree(world, vt_step_evaluate(trainer, batch, validation)));
+        if (also != NULL) VT_TRY(vt_world_agree(world, also(context, batch)));
     }
     vt_step_evaluation_finish(trainer, validation);
     validation->seconds = vt_clock_seconds() - begin;

@@ -441,7 +441,8 @@ static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
     const vt_stages rollout = vt_config_rollout(loop->trainer->config);
     const bool rolls_out = vt_stages_at(&rollout, progress->epoch) > 1;
     vt_evaluation_close(validation);
-    status = vt_validate(loop->trainer, loop->validation_loader, isnan(progress->persistence_loss), validation);
+    status =
+        vt_validate(loop->trainer, loop->validation_loader, isnan(progress->persistence_loss), NULL, NULL, validation);
     if (status == VT_ERROR) save_after_fault(loop);
     if (status == VT_STOPPED) VT_TRY(checkpoint(loop, status));
     if (status != VT_OK) goto done;

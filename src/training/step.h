@@ -99,8 +99,9 @@ void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluat
 /* Collective. One pass over a data set without training: means over all samples of the set, each counted once, in
  * order (the loss of a task with by_batch: the mean of the batches' means); the parameters are their averages meanwhile
  * (ema_decay, ema_validate). *validation is to be closed, also after a failure. Ends with VT_STOPPED between two
- * batches when the run is to stop, on any rank (stop.h). */
-vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation);
+ * batches when the run is to stop, on any rank (stop.h). also, if not NULL, gets this rank's part of each batch. */
+vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline,
+                      vt_status (*also)(void *, const vt_batch *), void *context, vt_evaluation *validation);
 
 /* Collective. Predicts sample 0 of a global batch, dropout off: a part of the output, and what it should be,
  * into the host's prediction and target [height, width], in the units of the data. Only the ranks that hold the sample

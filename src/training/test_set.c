@@ -51,7 +51,7 @@ static vt_status score_best(const vt_run *run, vt_loader *loader, double *loss)
     vt_world_broadcast_text(run->world, &path);
     if (path == NULL) goto done;
     VT_TRY(vt_checkpoint_read_parameters(path, &subject, NULL));
-    VT_TRY(vt_validate(run->loop.trainer, loader, false, &result));
+    VT_TRY(vt_validate(run->loop.trainer, loader, false, NULL, NULL, &result));
     *loss = result.loss;
 done:
     vt_evaluation_close(&result);
@@ -73,7 +73,7 @@ vt_status vt_run_score_test_set(vt_run *run)
                 (long long)run->test->sample_count);
     VT_TRY(vt_world_agree(run->world, vt_reader_open_loader(run->config, run->world, run->backend, (vt_reader_use){0},
                                                             run->test, &loader)));
-    status = vt_validate(run->loop.trainer, loader, false, &result);
+    status = vt_validate(run->loop.trainer, loader, false, NULL, NULL, &result);
     if (status == VT_OK) vt_log_script("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
     if (status == VT_OK && scores->tell_test != NULL) {
         double best = result.loss;
