@@ -221,10 +221,8 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
     const char *directory = e->options->place.directory, *channel = e->names[e->map_channel];
     const char *units = e->variables[e->map_channel].units;
     const vt_lead_unit unit = vt_lead_unit_of(e->step);
-    vt_image image = {0};
+    vt_png png = {0};
     vt_date begin, end;
-    void *png = NULL;
-    size_t bytes = 0;
     char from[VT_DATE_SIZE], valid[VT_DATE_SIZE], ahead[VT_DATE_SIZE];
     if (!is_shown(lead, e->options->rollout, e->step)) return VT_OK;
     vt_lead_format(e->step, (double)lead + 1, ahead);
@@ -251,13 +249,11 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
                                 .longitudes = vt_dataset_known_coordinate(dataset, true),
                                 .on_earth = vt_dataset_is_of_earth(dataset),
                                 .is_signed = vt_variable_is_signed(channel, target + first, plane)};
-    vt_image_compare(&comparison, &image);
-    VT_TRY(vt_image_encode(&image, &png, &bytes));
-    VT_TRY(vt_file_write(path, png, bytes));
+    VT_TRY(vt_image_compare(&comparison, &png));
+    VT_TRY(vt_file_write(path, png.bytes, png.size));
 done:
-    vt_image_close(&image);
     vt_text_close(&title);
-    free(png);
+    free(png.bytes);
     free(path);
     return status;
 }

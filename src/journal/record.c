@@ -254,23 +254,11 @@ vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, double s
     return sums.steps > 0 ? write_training_points(record, progress->step, &sums, shown_learning_rate) : VT_OK;
 }
 
-/* Draws into an image and a PNG of it, which may hold an earlier drawing. */
-static vt_status draw(const vt_comparison *comparison, vt_image *image, void **png, size_t *size)
-{
-    vt_image_close(image);
-    free(*png);
-    *png = NULL;
-    vt_image_compare(comparison, image);
-    return vt_image_encode(image, png, size);
-}
-
 vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_t epoch, int64_t step,
                             const float *target, const float *prediction)
 {
     vt_status status = VT_OK;
-    void *png = NULL;
-    size_t size = 0;
-    vt_image image = {0};
+    vt_png shown = {0}, with_signs = {0}, *kept = &shown;
     if (record == NULL) return VT_OK;
     char *path = vt_text_format("%s/images/epoch-%04lld.png", record->run.run_directory, (long long)epoch);
     char *title = vt_text_format("%s, epoch %lld (step %lld)", picture->title, (long long)epoch, (long long)step);
@@ -283,14 +271,17 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
                                 .latitudes = picture->latitudes,
                                 .longitudes = picture->longitudes,
                                 .on_earth = picture->on_earth};
-    VT_TRY(draw(&comparison, &image, &png, &size));
-    VT_TRY(vt_tensorboard_image(record->tensorboard, picture->tag, step, image.width, image.height, png, size));
+    VT_TRY(vt_image_compare(&comparison, &shown));
+    VT_TRY(vt_tensorboard_image(record->tensorboard, picture->tag, step, &shown));
     comparison.is_signed = picture->is_signed; /* TensorBoard's images always use turbo */
-    if (comparison.is_signed) VT_TRY(draw(&comparison, &image, &png, &size));
-    VT_TRY(vt_file_write(path, png, size));
+    if (comparison.is_signed) {
+        kept = &with_signs;
+        VT_TRY(vt_image_compare(&comparison, kept));
+    }
+    VT_TRY(vt_file_write(path, kept->bytes, kept->size));
 done:
-    vt_image_close(&image);
-    free(png);
+    free(shown.bytes);
+    free(with_signs.bytes);
     free(path);
     free(title);
     return status;

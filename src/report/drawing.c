@@ -27,9 +27,9 @@ static void mix(vt_image *image, int x, int y, uint32_t colour, double share)
     }
 }
 
-void vt_draw_box(vt_image *image, vt_box box, uint32_t colour)
+void vt_draw_box(vt_image *image, int left, int top, int width, int height, uint32_t colour)
 {
-    box = box_within(box, (vt_box){0, 0, image->width, image->height});
+    const vt_box box = box_within((vt_box){left, top, width, height}, (vt_box){0, 0, image->width, image->height});
     for (int y = box.top; y < box.top + box.height; y++)
         for (int x = box.left; x < box.left + box.width; x++) mix(image, x, y, colour, 1);
 }

@@ -3,7 +3,14 @@
 #ifndef VT_REPORT_DRAWING_H
 #define VT_REPORT_DRAWING_H
 
-#include "report/image.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* RGB, 8 bits each, rows from the top. */
+typedef struct {
+    int width, height;
+    uint8_t *pixels; /* [height, width, 3] */
+} vt_image;
 
 /* In pixels. */
 typedef struct {
@@ -16,7 +23,7 @@ typedef struct {
 
 enum { VT_TEXT_HEIGHT = 23 }; /* of a line of text */
 
-void vt_draw_box(vt_image *image, vt_box box, uint32_t colour);
+void vt_draw_box(vt_image *image, int left, int top, int width, int height, uint32_t colour);
 
 /* Lines of this width, mixed with what is below by `opacity`, 0 … 1; where strokes overlap, they count once. */
 void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int64_t count, double width,

@@ -22,15 +22,10 @@ typedef struct {
     char labels[MOST_TICKS][24];
 } colour_scale;
 
-static void fill(vt_image *image, int left, int top, int width, int height, uint32_t colour)
-{
-    vt_draw_box(image, (vt_box){left, top, width, height}, colour);
-}
-
 /* Round a box that is drawn afterwards. */
 static void frame(vt_image *image, int left, int top, int width, int height)
 {
-    fill(image, left - 1, top - 1, width + 2, height + 2, INK);
+    vt_draw_box(image, left - 1, top - 1, width + 2, height + 2, INK);
 }
 
 /* ---- colours and numbers ---- */
@@ -89,11 +84,11 @@ static void draw_bar(vt_image *image, int left, int top, int height, const colou
     double range = scale->high - scale->low;
     frame(image, left, top, BAR_WIDTH, height);
     for (int y = 0; y < height; y++)
-        fill(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
+        vt_draw_box(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
     int free_from = top + height + VT_TEXT_HEIGHT; /* whatever the bar's height, labels must not overlap */
     for (int i = 0; i < scale->count; i++) {
         int y = top + (int)((scale->high - scale->ticks[i]) / range * (height - 1) + 0.5);
-        fill(image, left + BAR_WIDTH, y, TICK, 1, INK);
+        vt_draw_box(image, left + BAR_WIDTH, y, TICK, 1, INK);
         int text_top = y - VT_TEXT_HEIGHT / 2;
         if (text_top + VT_TEXT_HEIGHT > free_from) continue;
         vt_draw_text(image, left + BAR_WIDTH + TICK + 4, text_top, scale->labels[i], INK);
@@ -199,7 +194,7 @@ static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axe
     for (int i = 0; i < axes->latitudes.tick_count; i++) {
         const char *label = axes->latitudes.labels[i];
         const int y = map.top + (int)((axes->latitudes.ticks[i] + 0.5) * zoom);
-        fill(image, map.left - TICK, y, TICK, 1, INK);
+        vt_draw_box(image, map.left - TICK, y, TICK, 1, INK);
         if (map.left == MARGIN + axes->left)
             vt_draw_text(image, map.left - TICK - 4 - vt_draw_text_width(label), y - VT_TEXT_HEIGHT / 2, label, INK);
     }
@@ -208,7 +203,7 @@ static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axe
         const int x = map.left + (int)((axes->longitudes.ticks[i] + 0.5) * zoom), wide = vt_draw_text_width(label);
         int begin = x - wide / 2; /* within the map's own sides, so that it does not overlap the neighbour's */
         if (begin + wide > map.left + map.width) begin = map.left + map.width - wide;
-        fill(image, x, map.top + map.height, 1, TICK, INK);
+        vt_draw_box(image, x, map.top + map.height, 1, TICK, INK);
         vt_draw_text(image, vt_larger(begin, map.left), map.top + map.height + TICK, label, INK);
     }
 }
@@ -263,13 +258,13 @@ static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comp
     frame(image, left, top, map.width, map.height);
     for (int64_t y = 0; y < c->height; y++)
         for (int64_t x = 0; x < c->width; x++)
-            fill(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
-                 colour_of(scale, (double)drawn.field[y * c->width + x]));
+            vt_draw_box(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
+                        colour_of(scale, (double)drawn.field[y * c->width + x]));
     if (c->on_earth && axes->latitudes.count > 0 && axes->longitudes.count > 0) draw_coasts(image, map, zoom, axes);
     draw_axes(image, map, zoom, axes);
 }
 
-void vt_image_compare(const vt_comparison *c, vt_image *image)
+static void draw(const vt_comparison *c, vt_image *image)
 {
     enum { MAPS = 3 };
     const vt_map maps[MAPS] = {c->before, c->left, c->right};
@@ -292,7 +287,7 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     image->height = top + height + VT_TEXT_HEIGHT + axes.bottom;
     image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 
-    fill(image, 0, 0, image->width, image->height, WHITE);
+    vt_draw_box(image, 0, 0, image->width, image->height, WHITE);
     vt_draw_text(image, MARGIN, MARGIN, c->title, INK);
     for (int i = 0; i < MAPS; i++) {
         if (maps[i].field == NULL) continue;
@@ -309,27 +304,21 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     vt_map_side_close(&axes.longitudes);
 }
 
-void vt_image_close(vt_image *image)
-{
-    free(image->pixels);
-    *image = (vt_image){0};
-}
-
-vt_status vt_image_encode(const vt_image *image, void **result, size_t *size)
+vt_status vt_image_compare(const vt_comparison *comparison, vt_png *png)
 {
     vt_status status = VT_OK;
+    vt_image image;
+    draw(comparison, &image);
     png_image header = {.version = PNG_IMAGE_VERSION,
-                        .width = (png_uint_32)image->width,
-                        .height = (png_uint_32)image->height,
+                        .width = (png_uint_32)image.width,
+                        .height = (png_uint_32)image.height,
                         .format = PNG_FORMAT_RGB};
-    png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(header);
-    void *png = vt_allocate(1, bytes, "a picture");
-    VT_CHECK(png_image_write_to_memory(&header, png, &bytes, 0, image->pixels, 0, NULL) != 0,
-             "a picture of %d×%d pixels can't be encoded: %s", image->width, image->height, header.message);
-    *result = png;
-    *size = bytes;
-    png = NULL;
+    png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
+    *png = (vt_png){image.width, image.height, vt_allocate(1, size, "a picture"), 0};
+    VT_CHECK(png_image_write_to_memory(&header, png->bytes, &size, 0, image.pixels, 0, NULL) != 0,
+             "a picture of %d×%d pixels can't be encoded: %s", image.width, image.height, header.message);
+    png->size = size;
 done:
-    free(png);
+    free(image.pixels);
     return status;
 }

@@ -8,13 +8,12 @@
 
 #include "base/status.h"
 
-/* RGB, 8 bits each, rows from the top. */
+/* RGB, 8 bits each. */
 typedef struct {
     int width, height;
-    uint8_t *pixels; /* [height, width, 3] */
-} vt_image;
-
-void vt_image_close(vt_image *image);
+    void *bytes; /* [size], malloc'd, also after an error */
+    size_t size;
+} vt_png;
 
 typedef struct {
     const char *title;  /* above it; ASCII */
@@ -36,10 +35,7 @@ typedef struct {
 /* Draws these fields in turbo's colours, with one colour bar, whose range is that of the left field: values of another
  * field outside it get the bar's end colours, NaN is grey. The difference, and signed fields, are blue below 0, white
  * at 0 and red above, with a symmetric range. Small grids are enlarged by a whole factor. */
-void vt_image_compare(const vt_comparison *comparison, vt_image *image);
-
-/* *png is malloc'd. */
-vt_status vt_image_encode(const vt_image *image, void **png, size_t *size);
+vt_status vt_image_compare(const vt_comparison *comparison, vt_png *png);
 
 /* ---- sides of maps: where degrees lie between grid points, ticks at round degrees and their labels: 30N, 120W ---- */
 

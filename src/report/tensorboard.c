@@ -120,17 +120,16 @@ vt_status vt_tensorboard_scalar(vt_tensorboard *tensorboard, const char *tag, in
     return write_value(tensorboard, tag, step, &entry);
 }
 
-vt_status vt_tensorboard_image(vt_tensorboard *tensorboard, const char *tag, int64_t step, int width, int height,
-                               const void *png, size_t png_size)
+vt_status vt_tensorboard_image(vt_tensorboard *tensorboard, const char *tag, int64_t step, const vt_png *png)
 {
     enum { RGB = 3 };
     Vt__Summary__Value entry = VT__SUMMARY__VALUE__INIT;
     Vt__Summary__Image image = VT__SUMMARY__IMAGE__INIT;
-    image.width = width;
-    image.height = height;
+    image.width = png->width;
+    image.height = png->height;
     image.colorspace = RGB;
-    image.encoded_image_string.len = png_size;
-    image.encoded_image_string.data = (uint8_t *)(uintptr_t)png;
+    image.encoded_image_string.len = png->size;
+    image.encoded_image_string.data = png->bytes;
     entry.value_case = VT__SUMMARY__VALUE__VALUE_IMAGE;
     entry.image = &image;
     return write_value(tensorboard, tag, step, &entry);

@@ -3,10 +3,7 @@
 #ifndef VT_REPORT_TENSORBOARD_H
 #define VT_REPORT_TENSORBOARD_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
+#include "report/image.h"
 
 typedef struct vt_tensorboard vt_tensorboard;
 
@@ -18,8 +15,6 @@ void vt_tensorboard_close(vt_tensorboard **tensorboard);
 
 vt_status vt_tensorboard_scalar(vt_tensorboard *tensorboard, const char *tag, int64_t step, double value);
 
-/* An RGB picture, already encoded as PNG. */
-vt_status vt_tensorboard_image(vt_tensorboard *tensorboard, const char *tag, int64_t step, int width, int height,
-                               const void *png, size_t png_size);
+vt_status vt_tensorboard_image(vt_tensorboard *tensorboard, const char *tag, int64_t step, const vt_png *png);
 
 #endif

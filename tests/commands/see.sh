@@ -587,6 +587,20 @@ test_report() {
     refuses "metrics.csv" -- "$VITRAIN" report data
 }
 
+# TensorBoard's picture is the file's; but of a wind, whose file has the colours of a difference, it is drawn in turbo, too.
+test_pictures_in_tensorboard() {
+    python_with python3 glob
+    train --run_num=wind --n_in_channels=2 --n_out_channels=2 --num_epochs=1 >/dev/null
+    "$python" - $run $RUNS/wind <<'PYTHON'
+import glob, sys
+for run, alike in zip(sys.argv[1:], (True, False)):
+    events = b"".join(open(path, "rb").read() for path in glob.glob(run + "/logs/events.out.tfevents.*"))
+    file = open(sorted(glob.glob(run + "/images/epoch-*.png"))[-1], "rb").read()
+    assert file[:8] == b"\x89PNG\r\n\x1a\n" and b"IEND" in file[-12:]
+    assert (file in events) == alike and file[:24] in events, run
+PYTHON
+}
+
 # Whatever the tables of a run hold, there is a page or a reason.
 test_report_of_damaged_tables() {
     local table column

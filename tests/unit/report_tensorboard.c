@@ -70,7 +70,7 @@ static const uint8_t *next_message(const uint8_t *bytes, size_t size, size_t *po
 
 TEST(tensorboard_event_file_reads_back)
 {
-    static const uint8_t picture[] = {0x89, 'P', 'N', 'G', 0, 255};
+    static uint8_t picture[] = {0x89, 'P', 'N', 'G', 0, 255};
     /* Event: 9 wall_time (double), 0x10 step, 0x2a summary { 0x0a value { 0x0a tag, 0x15 simple_value (float) } } */
     static const uint8_t scalar_start[] = {0x10, 0xac, 0x02, 0x2a, 0x0a, 0x0a, 0x08, 0x0a, 1, 'a', 0x15, 0, 0, 0xc0};
     vt_tensorboard *tensorboard = NULL;
@@ -80,7 +80,7 @@ TEST(tensorboard_event_file_reads_back)
     EXPECT_OK(vt_tensorboard_open(directory, 0, &tensorboard));
     EXPECT_OK(vt_tensorboard_scalar(tensorboard, "a\n", 300, -1.5)); /* tags are clean */
     EXPECT_OK(vt_tensorboard_scalar(tensorboard, "Loss/train", 0, 0));
-    EXPECT_OK(vt_tensorboard_image(tensorboard, "picture", 7, 64, 32, picture, sizeof picture));
+    EXPECT_OK(vt_tensorboard_image(tensorboard, "picture", 7, &(vt_png){64, 32, picture, sizeof picture}));
     vt_tensorboard_close(&tensorboard);
 
     uint8_t *bytes = vt_test_owned(read_only_file(directory, &size));
