@@ -1,14 +1,10 @@
 /* The two transformers on text against PyTorch in float64 (language.h5, by make_language_golden.py), with and without
  * the causal mask: scores, every first gradient, and the losses of 50 steps of AdamW, on every path. The slow ones take
  * the first steps. At the course's full size: the losses alone, on the fastest path. */
-#include "alone.h"
 #include "backend/cpu/cpu.h"
 #include "bounds.h"
-#include "golden/golden_file.h"
-#include "loss/loss.h"
-#include "model/model.h"
+#include "golden/by_hand.h"
 #include "operations/paths.h"
-#include "optimizer/optimizer.h"
 
 extern const vt_loss_kind vt_loss_cross_entropy;
 
@@ -37,29 +33,26 @@ static const golden_model small_models[] = {{"transformer/plain", VT_MODEL_trans
 static const golden_model full_models[] = {{"transformer/full", VT_MODEL_transformer, false, 2048, 0, &full},
                                            {"encoder/full", VT_MODEL_encoder, false, 2048, 0, &full}};
 
-/* ---- the script's formulas ---- */
-
-static double uniform(uint64_t seed, uint64_t index)
+static const char *file_name(const vt_parameter *parameter)
 {
-    uint64_t z = ((seed << 32) + index) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
-    return (double)(z >> 40) / (double)(1 << 24);
+    return parameter->file_name[0] != '\0' ? parameter->file_name : parameter->name;
 }
 
-/* Numbers first … of the tensor with this name. */
-static void start(const char *name, int dimensions, int64_t columns, int64_t first, int64_t count, float *values)
+/* The first values, by the script's formula from the tensor's name; of a parameter that is a part of it, its own. */
+static float *start(const vt_parameter *p, int64_t number)
 {
+    const char *name = file_name(p);
     const size_t length = strlen(name);
-    const bool is_vector = dimensions == 1, is_weight = length >= 6 && strcmp(name + length - 6, "weight") == 0;
+    const int64_t columns = p->dimensions > 1 ? p->shape[1] : 1;
+    const bool is_vector = p->dimensions == 1, is_weight = length >= 6 && strcmp(name + length - 6, "weight") == 0;
     const double scale = is_vector ? 0.1 : strcmp(name, "embed.weight") == 0 ? 1 : 1 / sqrt((double)columns);
-    for (int64_t i = 0; i < count; i++) {
-        double sum = 0;
-        for (uint64_t part = 0; part < 4; part++)
-            sum += uniform((uint32_t)vt_random_name_key(name), 4 * (uint64_t)(first + i) + part);
-        values[i] = (float)((is_vector && is_weight) + scale * ((sum - 2) * sqrt(3)));
+    float *values = vt_test_owned(malloc((size_t)p->count * sizeof *values));
+    (void)number;
+    for (int64_t i = 0; i < p->count; i++) {
+        const double normal = sum_of_four((uint32_t)vt_random_name_key(name), p->file_row * columns + i) * sqrt(3);
+        values[i] = (float)((is_vector && is_weight) + scale * normal);
     }
+    return values;
 }
 
 /* The batch of a step: words, and the words behind them. */
@@ -75,63 +68,15 @@ static void words_of(const model_size *size, int64_t step, int32_t words[MOST_PL
     }
 }
 
-/* ---- the model ---- */
-
-typedef struct {
-    alone a;
-    vt_backend *backend;
-    vt_parameters *parameters;
-    vt_model *model;
-    vt_optimizer *optimizer;
-    vt_saved *saved;
-    vt_arena arena;
-    vt_pass pass;
-    vt_model_tensor tensors[2]; /* words, and targets */
-    double *sums, *sums_before;
-    float *losses;
-    const golden_model *golden;
-} fixture;
-
-static void *room(fixture *f, size_t bytes)
-{
-    void *memory = NULL;
-    EXPECT_OK(f->backend->allocate(f->backend, VT_MEMORY_DATA, bytes, &memory));
-    return memory;
-}
-
-static void *fetch(const fixture *f, const void *memory, size_t bytes)
-{
-    void *host = vt_test_owned(malloc(bytes));
-    f->backend->copy_to_host(f->backend, host, memory, bytes);
-    return host;
-}
-
-static const char *file_name(const vt_parameter *parameter)
-{
-    return parameter->file_name[0] != '\0' ? parameter->file_name : parameter->name;
-}
-
-static void load_parameters(fixture *f)
-{
-    for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = f->parameters->list[i];
-        float *values = vt_test_owned(malloc((size_t)p->count * sizeof *values));
-        const int64_t columns = p->dimensions > 1 ? p->shape[1] : 1;
-        start(file_name(p), p->dimensions, columns, p->file_row * columns, p->count, values);
-        f->backend->copy_from_host(f->backend, p->value, values, (size_t)p->count * sizeof *values);
-    }
-    vt_parameters_refresh(f->parameters);
-}
-
 /* offloads: layers keep what backward needs in the host's memory. */
-static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa, bool offloads)
+static void open_fixture(by_hand *f, const golden_model *golden, vt_cpu_isa isa, bool offloads)
 {
     const model_size *size = golden->size;
     const size_t batch = (size_t)size->batch;
-    *f = (fixture){.golden = golden};
-    EXPECT_OK(path_open_trainers(isa, &f->backend));
-    f->a = open_alone(f->backend, size->length);
-    vt_config *config = f->a.config;
+    *f = (by_hand){0};
+    EXPECT_OK(path_open_trainers(isa, &f->m.backend));
+    f->m.rank = open_alone(f->m.backend, size->length);
+    vt_config *config = f->m.rank.config;
     config->model = (int)golden->model;
     config->causal = golden->causal;
     config->attention_scale = golden->model == VT_MODEL_encoder && !golden->causal ? VT_SCALE_NONE : VT_SCALE_SQRT;
@@ -145,61 +90,24 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa,
     config->weight_decay = 0.01;
     config->betas[0] = 0.9;
     config->betas[1] = 0.999;
-    EXPECT_OK(vt_model_check(config, f->backend));
-    EXPECT_OK(vt_parameters_open(f->backend, f->a.parallel, &f->parameters));
-    EXPECT_OK(vt_model_open(config, f->parameters, &f->model));
-    const vt_parameters_storage storage = {.bucket_bytes = 1 << 25, .shards = 1, .grain = 16};
-    EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
-    EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
-    load_parameters(f);
-    vt_saved_open(f->model, f->parameters->units, &f->saved);
-    EXPECT_OK(vt_arena_open(f->backend, size->arena_bytes, &f->arena));
-    f->pass = (vt_pass){.backend = f->backend,
-                        .arena = &f->arena,
-                        .parallel = f->a.parallel,
-                        .batch = size->batch,
-                        .type = VT_FLOAT32,
-                        .training = true,
-                        .has_backward = true,
-                        .head = f->model->head};
+    open_bare_model(&f->m, config, VT_FLOAT32);
+    open_bare_training(&f->m, config, VT_FLOAT32, size->batch, size->arena_bytes);
+    make_parameters(f, start);
     if (offloads) {
         const vt_offload_sizes rooms = {1 << 22, 1 << 22, 1 << 24};
-        EXPECT_OK(
-            vt_offload_open(f->backend, f->parameters->units, vt_model_blocks(f->model), rooms, &f->pass.offload));
+        EXPECT_OK(vt_offload_open(f->m.backend, f->m.parameters->units, vt_model_blocks(f->m.model), rooms,
+                                  &f->m.pass.offload));
     }
-    for (int t = 0; t < 2; t++) f->tensors[t].values = room(f, batch * (size_t)size->length * sizeof(int32_t));
-    f->sums = room(f, 2 * batch * sizeof *f->sums);
-    f->sums_before = room(f, 2 * batch * sizeof *f->sums_before);
-    f->losses = room(f, batch * sizeof *f->losses);
-}
-
-static void fixture_close(fixture *f)
-{
-    EXPECT_OK(f->backend->check(f->backend));
-    for (int t = 0; t < 2; t++) f->backend->release(f->backend, (void *)(uintptr_t)f->tensors[t].values);
-    f->backend->release(f->backend, f->sums);
-    f->backend->release(f->backend, f->sums_before);
-    f->backend->release(f->backend, f->losses);
-    vt_offload_close(&f->pass.offload);
-    vt_arena_close(&f->arena);
-    vt_saved_close(&f->saved);
-    vt_optimizer_close(&f->optimizer);
-    vt_model_close(&f->model);
-    vt_parameters_close(&f->parameters);
-    alone_close(&f->a);
-    vt_backend_close(&f->backend);
+    for (int t = 0; t < 2; t++) f->tensors[t].values = place(f, NULL, batch * (size_t)size->length * sizeof(int32_t));
+    f->sums = place(f, NULL, 2 * 2 * batch * sizeof *f->sums); /* by `partials`, and by `backward` */
+    f->losses = place(f, NULL, batch * sizeof *f->losses);
 }
 
 /* ---- comparing ---- */
 
 static void compare(hid_t file, const char *group, const char *name, const float *values, int64_t count)
 {
-    float taken[2 * MOST];
-    int64_t expected_count, stride = count / MOST + 1;
-    const double *expected = golden_read(file, &expected_count, "%s/%s", group, name);
-    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s/%s", group, name);
-    for (int64_t i = 0; i < expected_count; i++) taken[i] = values[i * stride];
-    const double difference = golden_difference(taken, expected, expected_count);
+    const double difference = difference_of_some(file, group, name, values, count, count / MOST + 1);
     EXPECT(difference <= 1e-5, "%s/%s differs by %.3g", group, name, difference);
 }
 
@@ -217,72 +125,70 @@ static bool is_key_bias(const vt_parameter *p)
 
 /* The gradient of a parameter, or of the tensor of which it is the first part. A key's bias adds the same number to all
  * scores of a query: its gradient is 0, but for noise, which only has to be small. */
-static void compare_gradient(const fixture *f, hid_t file, int64_t i)
+static void compare_gradient(const by_hand *f, const golden_model *golden, hid_t file, int64_t i)
 {
-    const vt_parameter *p = f->parameters->list[i];
+    vt_parameter *const *list = f->m.parameters->list;
+    const vt_parameter *p = list[i];
     const bool in_one = p->file_rows > 0;
     char name[VT_PARAMETER_NAME + 16];
     if (in_one && p->file_row > 0) return;
     const int64_t parts = in_one ? 3 : 1, count = parts * p->count;
     float *gradient = vt_test_owned(calloc((size_t)count, sizeof *gradient));
     for (int64_t part = 0; part < parts; part++)
-        f->backend->copy_to_host(f->backend, gradient + part * p->count, f->parameters->list[i + part]->gradient,
-                                 (size_t)p->count * sizeof *gradient);
+        f->m.backend->copy_to_host(f->m.backend, gradient + part * p->count, list[i + part]->gradient,
+                                   (size_t)p->count * sizeof *gradient);
     if (in_one && p->dimensions == 1) {
         EXPECT(norm(gradient + p->count, p->count) < 1e-5 * norm(gradient, count), "%s", p->file_name);
         memset(gradient + p->count, 0, (size_t)p->count * sizeof *gradient);
     }
     if (is_key_bias(p)) {
-        const vt_parameter *query = f->parameters->list[i - 1];
-        const float *whole = fetch(f, query->gradient, (size_t)query->count * sizeof *whole);
-        EXPECT(norm(gradient, count) < 1e-5 * norm(whole, query->count), "%s", p->name);
+        const float *of_query = fetch_floats(f, list[i - 1]->gradient, list[i - 1]->count);
+        EXPECT(norm(gradient, count) < 1e-5 * norm(of_query, list[i - 1]->count), "%s", p->name);
         return;
     }
     snprintf(name, sizeof name, "gradients/%s", file_name(p));
-    compare(file, f->golden->group, name, gradient, count);
+    compare(file, golden->group, name, gradient, count);
 }
 
-static void compare_scores(fixture *f, hid_t file, vt_matrix prediction)
+static void compare_scores(by_hand *f, const golden_model *golden, hid_t file, vt_matrix prediction)
 {
-    vt_matrix scores = vt_pass_push_float32(&f->pass, prediction.rows, f->golden->size->words);
-    vt_linear_forward(f->pass.head, &f->pass, prediction, scores);
+    vt_matrix scores = vt_pass_push_float32(&f->m.pass, prediction.rows, golden->size->words);
+    vt_linear_forward(f->m.pass.head, &f->m.pass, prediction, scores);
     const int64_t count = scores.rows * scores.columns;
-    compare(file, f->golden->group, "scores", fetch(f, scores.data, (size_t)count * sizeof(float)), count);
+    compare(file, golden->group, "scores", fetch_floats(f, scores.data, count), count);
 }
 
 /* Returns the mean of the batch's losses. with_tensors: compares scores and gradients. */
-static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
+static double step(by_hand *f, const golden_model *golden, int64_t number, hid_t file, bool with_tensors)
 {
-    const model_size *size = f->golden->size;
+    const model_size *size = golden->size;
     const size_t batch = (size_t)size->batch;
-    vt_pass *pass = &f->pass;
+    bare_model *m = &f->m;
     const vt_loss_kind *loss = &vt_loss_cross_entropy;
     const vt_matrix none = {0};
+    double *sums_before = f->sums + 2 * batch;
     int32_t words[2][MOST_PLACES];
-    double mean = 0;
-    words_of(size, f->golden->first + number, words[0], words[1]);
+    words_of(size, golden->first + number, words[0], words[1]);
     for (int t = 0; t < 2; t++)
-        f->backend->copy_from_host(f->backend, (void *)(uintptr_t)f->tensors[t].values, words[t],
+        m->backend->copy_from_host(m->backend, (void *)(uintptr_t)f->tensors[t].values, words[t],
                                    batch * (size_t)size->length * sizeof **words);
-    vt_optimizer_begin(f->optimizer, number, size->rate);
-    vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, none, f->saved);
-    vt_matrix target = vt_model_lay_out(f->model, pass, &f->tensors[1]);
-    if (with_tensors) compare_scores(f, file, prediction);
-    loss->partials(&(vt_compared){loss, pass, prediction, target, none, f->sums_before});
-    const vt_compared what = {loss, pass, prediction, target, none, f->sums};
-    f->backend->zero(f->backend, f->parameters->gradients,
-                     (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
-    vt_model_backward_begin(f->model, f->saved);
+    vt_optimizer_begin(m->optimizer, number, size->rate);
+    vt_matrix prediction = vt_model_forward(m->model, &m->pass, f->tensors, none, m->saved);
+    vt_matrix target = vt_model_lay_out(m->model, &m->pass, &f->tensors[1]);
+    if (with_tensors) compare_scores(f, golden, file, prediction);
+    loss->partials(&(vt_compared){loss, &m->pass, prediction, target, none, sums_before});
+    const vt_compared what = {loss, &m->pass, prediction, target, none, f->sums};
+    m->backend->zero(m->backend, m->parameters->gradients,
+                     (size_t)vt_parameters_block_elements(m->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
+    vt_model_backward_begin(m->model, m->saved);
     loss->backward(&what, 1 / (float)batch, NULL, prediction);
     const size_t bytes = 2 * batch * sizeof(double);
-    EXPECT(memcmp(fetch(f, f->sums, bytes), fetch(f, f->sums_before, bytes), bytes) == 0);
-    vt_loss_finish(&what, f->losses, NULL);
-    const float *losses = fetch(f, f->losses, batch * sizeof *losses);
-    for (size_t i = 0; i < batch; i++) mean += (double)losses[i] / (double)batch;
-    vt_model_backward(f->model, pass, f->tensors, prediction, f->saved);
-    for (int64_t i = 0; with_tensors && i < f->parameters->count; i++) compare_gradient(f, file, i);
-    vt_optimizer_step(f->optimizer);
-    vt_arena_pop(&f->arena, 0);
+    EXPECT(memcmp(fetch(f, f->sums, bytes), fetch(f, sums_before, bytes), bytes) == 0);
+    const double mean = mean_of_losses(f, &what);
+    vt_model_backward(m->model, &m->pass, f->tensors, prediction, m->saved);
+    for (int64_t i = 0; with_tensors && i < m->parameters->count; i++) compare_gradient(f, golden, file, i);
+    vt_optimizer_step(m->optimizer);
+    vt_arena_pop(&m->arena, 0);
     return mean;
 }
 
@@ -296,11 +202,11 @@ static const double *read_losses(hid_t file, const golden_model *golden)
 
 static void check(hid_t file, const golden_model *golden, vt_cpu_isa isa, bool offloads, int64_t steps)
 {
-    SCOPED(fixture) f;
+    SCOPED(by_hand) f;
     const double *losses = read_losses(file, golden);
     open_fixture(&f, golden, isa, offloads);
     for (int64_t s = 0; s < steps; s++) {
-        const double loss = step(&f, s, file, s == 0);
+        const double loss = step(&f, golden, s, file, s == 0);
         EXPECT(fabs(loss - losses[s]) <= 1e-5 * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g", (int)isa,
                golden->group, (int)s, loss, losses[s]);
     }
@@ -338,12 +244,12 @@ LONG_TEST(transformers_of_the_courses_size_are_pytorchs)
         const double *expected = read_losses(file, &full_models[i]);
         double losses[TRAJECTORY_RUNS][FULL_STEPS];
         for (uint32_t run = 0; run < TRAJECTORY_RUNS; run++) {
-            SCOPED(fixture) f;
+            SCOPED(by_hand) f;
             open_fixture(&f, &full_models[i], VT_ISA_AUTO, false);
             if (run > 0)
-                change_last_bits(f.parameters->values, vt_parameters_block_elements(f.parameters, VT_BLOCK_VALUES),
+                change_last_bits(f.m.parameters->values, vt_parameters_block_elements(f.m.parameters, VT_BLOCK_VALUES),
                                  run);
-            for (int64_t s = 0; s < FULL_STEPS; s++) losses[run][s] = step(&f, s, file, false);
+            for (int64_t s = 0; s < FULL_STEPS; s++) losses[run][s] = step(&f, &full_models[i], s, file, false);
         }
         for (int64_t s = 0; s < FULL_STEPS; s++) {
             const double allowed = fmax(1e-5 * expected[s], allowed_of_runs(FULL_STEPS, losses[0], s));

@@ -1,14 +1,10 @@
 /* 3-D U-Nets against PyTorch in float64 (unet.h5, by make_unet_golden.py): prediction, every first gradient, and the
  * losses of 50 steps of Adam (in the short test, 3), for both losses, on every path. The plain loops, which are slow,
  * take single steps; the CUDA kernels on the host, whose convolutions these loops compute, one of the first model. */
-#include "alone.h"
 #include "backend/cpu/cpu.h"
 #include "backend/half.h"
-#include "golden/golden_file.h"
-#include "loss/loss.h"
-#include "model/model.h"
+#include "golden/by_hand.h"
 #include "operations/paths.h"
-#include "optimizer/optimizer.h"
 
 extern const vt_loss_kind vt_loss_l1;
 
@@ -36,78 +32,22 @@ typedef struct {
 static float *numbers(uint64_t seed, int64_t count, double scale)
 {
     float *values = vt_test_owned(malloc((size_t)count * sizeof *values));
-    for (int64_t i = 0; i < count; i++) {
-        double sum = 0;
-        for (uint64_t part = 0; part < 4; part++) {
-            uint64_t z = ((seed << 32) + 4 * (uint64_t)i + part) * 0x9E3779B97F4A7C15u;
-            z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-            z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-            z ^= z >> 31;
-            sum += (double)(z >> 40) / (double)(1 << 24);
-        }
-        values[i] = (float)((sum - 2) * (sqrt(3) * scale));
-    }
+    for (int64_t i = 0; i < count; i++) values[i] = (float)(sum_of_four(seed, i) * (sqrt(3) * scale));
     return values;
 }
 
-typedef struct {
-    alone a;
-    vt_backend *backend;
-    vt_parameters *parameters;
-    vt_model *model;
-    vt_optimizer *optimizer;
-    vt_saved *saved;
-    vt_arena arena;
-    vt_pass pass;
-    vt_model_tensor tensors[2];
-    double *sums; /* of the loss, in the back end's memory, as are losses and tensors */
-    float *losses;
-} fixture;
-
-static vt_pass pass_of(fixture *f, vt_backend *backend, int64_t batch)
+static float *start(const vt_parameter *parameter, int64_t number)
 {
-    return (vt_pass){.backend = backend,
-                     .arena = &f->arena,
-                     .parallel = f->a.parallel,
-                     .batch = batch,
-                     .type = VT_FLOAT32,
-                     .training = true,
-                     .has_backward = true,
-                     .density_weight = f->a.config->lambda_rho};
+    return numbers(1 + (uint64_t)number, parameter->count, 0.06);
 }
 
-static void load_parameters(fixture *f)
-{
-    for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *parameter = f->parameters->list[i];
-        float *values = numbers(1 + (uint64_t)i, parameter->count, 0.06);
-        f->backend->copy_from_host(f->backend, parameter->value, values, (size_t)parameter->count * sizeof *values);
-    }
-    vt_parameters_refresh(f->parameters);
-}
-
-static void *place(fixture *f, const void *host, size_t bytes)
-{
-    void *memory = NULL;
-    EXPECT_OK(f->backend->allocate(f->backend, VT_MEMORY_DATA, bytes, &memory));
-    if (host != NULL) f->backend->copy_from_host(f->backend, memory, host, bytes);
-    return memory;
-}
-
-static float *fetch(fixture *f, const void *memory, int64_t count)
-{
-    float *host = vt_test_owned(malloc((size_t)count * sizeof *host));
-    f->backend->copy_to_host(f->backend, host, memory, (size_t)count * sizeof *host);
-    return host;
-}
-
-static void open_fixture(fixture *f, const golden_unet *golden, vt_cpu_isa isa, vt_type type, vt_recompute recompute)
+static void open_fixture(by_hand *f, const golden_unet *golden, vt_cpu_isa isa, vt_type type, vt_recompute recompute)
 {
     const int64_t points = golden->side * golden->side * golden->side;
-    *f = (fixture){0};
-    EXPECT_OK(path_open_trainers(isa, &f->backend));
-    f->a = open_alone(f->backend, points);
-    vt_config *config = f->a.config;
+    *f = (by_hand){0};
+    EXPECT_OK(path_open_trainers(isa, &f->m.backend));
+    f->m.rank = open_alone(f->m.backend, points);
+    vt_config *config = f->m.rank.config;
     config->model = VT_MODEL_unet3d;
     config->data_size = golden->side;
     config->full_scale = golden->full_scale;
@@ -116,17 +56,10 @@ static void open_fixture(fixture *f, const golden_unet *golden, vt_cpu_isa isa, 
     config->betas[0] = 0.9;
     config->betas[1] = 0.999;
     config->recompute = (int)recompute;
-    EXPECT_OK(vt_model_check(config, f->backend));
-    EXPECT_OK(vt_parameters_open(f->backend, f->a.parallel, &f->parameters));
-    EXPECT_OK(vt_model_open(config, f->parameters, &f->model));
-    const vt_parameters_storage storage = {.bucket_bytes = 1 << 25, .shards = 1, .grain = 16};
-    EXPECT_OK(vt_parameters_allocate(f->parameters, type, &storage));
-    EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
-    load_parameters(f);
-    vt_saved_open(f->model, f->parameters->units, &f->saved);
-    EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 28, &f->arena));
-    f->pass = pass_of(f, f->backend, golden->batch);
-    f->pass.type = type;
+    open_bare_model(&f->m, config, type);
+    open_bare_training(&f->m, config, type, golden->batch, (size_t)1 << 28);
+    f->m.pass.density_weight = golden->lambda;
+    make_parameters(f, start);
     for (int t = 0; t < 2; t++) {
         const int64_t channels = 4 + t, count = golden->batch * points * channels;
         const float *values = numbers(100 + (uint64_t)t, count, t == 0 ? 0.3 : 0.15);
@@ -138,79 +71,56 @@ static void open_fixture(fixture *f, const golden_unet *golden, vt_cpu_isa isa, 
 }
 
 /* Moves the targets that are nearly predicted at first, as the script does. */
-static void move_targets(fixture *f, const golden_unet *golden, hid_t file)
+static void move_targets(by_hand *f, const golden_unet *golden, hid_t file)
 {
     const int64_t count = golden->batch * golden->side * golden->side * golden->side * 5;
-    float *values = fetch(f, f->tensors[1].values, count);
+    float *values = fetch_floats(f, f->tensors[1].values, count);
     int64_t moved;
     const double *places = golden_read(file, &moved, "%s/moved", golden->group);
     for (int64_t i = 0; i < moved; i++) values[(int64_t)places[i]] += 0.01f;
-    f->backend->copy_from_host(f->backend, (void *)(uintptr_t)f->tensors[1].values, values,
-                               (size_t)count * sizeof *values);
+    f->m.backend->copy_from_host(f->m.backend, (void *)(uintptr_t)f->tensors[1].values, values,
+                                 (size_t)count * sizeof *values);
 }
 
-static void fixture_close(fixture *f)
-{
-    EXPECT_OK(f->backend->check(f->backend));
-    for (int t = 0; t < 2; t++) f->backend->release(f->backend, (void *)(uintptr_t)f->tensors[t].values);
-    f->backend->release(f->backend, f->sums);
-    f->backend->release(f->backend, f->losses);
-    vt_arena_close(&f->arena);
-    vt_saved_close(&f->saved);
-    vt_optimizer_close(&f->optimizer);
-    vt_model_close(&f->model);
-    vt_parameters_close(&f->parameters);
-    alone_close(&f->a);
-    vt_backend_close(&f->backend);
-}
-
-static double difference_of(fixture *f, hid_t file, const char *group, const char *name, const float *memory,
+/* At an odd stride, which meets all taps. */
+static double difference_of(by_hand *f, hid_t file, const char *group, const char *name, const float *memory,
                             int64_t count)
 {
-    const float *values = fetch(f, memory, count);
-    float taken[2 * MOST];
-    int64_t expected_count, stride = count / MOST | 1; /* odd: all taps */
-    const double *expected = golden_read(file, &expected_count, "%s/%s", group, name);
-    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s/%s", group, name);
-    for (int64_t i = 0; i < expected_count; i++) taken[i] = values[i * stride];
-    return golden_difference(taken, expected, expected_count);
+    return difference_of_some(file, group, name, fetch_floats(f, memory, count), count, count / MOST | 1);
 }
 
-static double norm_of_gradients(fixture *f)
+static double norm_of_gradients(by_hand *f)
 {
     double squares = 0;
-    for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *parameter = f->parameters->list[i];
-        const float *values = fetch(f, parameter->gradient, parameter->count);
+    for (int64_t i = 0; i < f->m.parameters->count; i++) {
+        const vt_parameter *parameter = f->m.parameters->list[i];
+        const float *values = fetch_floats(f, parameter->gradient, parameter->count);
         for (int64_t k = 0; k < parameter->count; k++) squares += (double)values[k] * (double)values[k];
     }
     return sqrt(squares);
 }
 
 /* Forward and backward; returns the mean of the batch's losses. found NULL: nothing is compared. */
-static double pass_over(fixture *f, hid_t file, const char *group, differences *found)
+static double pass_over(by_hand *f, hid_t file, const char *group, differences *found)
 {
-    vt_pass *pass = &f->pass;
-    double mean = 0;
-    vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, (vt_matrix){0}, f->saved);
+    vt_pass *pass = &f->m.pass;
+    vt_matrix prediction = vt_model_forward(f->m.model, pass, f->tensors, (vt_matrix){0}, f->m.saved);
     if (found != NULL)
         found->prediction =
             difference_of(f, file, group, "prediction", prediction.data, prediction.rows * prediction.columns);
-    vt_matrix target = vt_model_lay_out(f->model, pass, &f->tensors[1]);
+    vt_matrix target = vt_model_lay_out(f->m.model, pass, &f->tensors[1]);
     const vt_compared what = {
         .kind = &vt_loss_l1, .pass = pass, .prediction = prediction, .target = target, .sums = f->sums};
     vt_loss_l1.partials(&what);
-    vt_loss_finish(&what, f->losses, NULL);
-    const float *losses = fetch(f, f->losses, pass->batch);
-    for (int64_t i = 0; i < pass->batch; i++) mean += (double)losses[i] / (double)pass->batch;
+    const double mean = mean_of_losses(f, &what);
     vt_matrix gradient = prediction;
     if (pass->type != VT_FLOAT32) gradient = vt_pass_push(pass, prediction.rows, prediction.columns);
     vt_loss_l1.backward(&what, 1 / (float)pass->batch, NULL, gradient);
-    vt_parameters_clear_gradients(f->parameters);
-    vt_model_backward(f->model, pass, f->tensors, gradient, f->saved);
-    vt_arena_pop(&f->arena, 0);
-    for (int64_t i = 0; found != NULL && i < f->parameters->count; i++) {
-        const vt_parameter *parameter = f->parameters->list[i];
+    vt_parameters_clear_gradients(f->m.parameters);
+    vt_model_backward(f->m.model, pass, f->tensors, gradient, f->m.saved);
+    vt_arena_pop(&f->m.arena, 0);
+    for (int64_t i = 0; found != NULL && i < f->m.parameters->count; i++) {
+        const vt_parameter *parameter = f->m.parameters->list[i];
         char name[VT_PARAMETER_NAME + 16];
         snprintf(name, sizeof name, "gradients/%s", parameter->name);
         found->gradients[i] = difference_of(f, file, group, name, parameter->gradient, parameter->count);
@@ -218,31 +128,31 @@ static double pass_over(fixture *f, hid_t file, const char *group, differences *
     return mean;
 }
 
-static void expect_within(fixture *f, const char *group, const differences *found, const differences *allowed)
+static void expect_within(by_hand *f, const char *group, const differences *found, const differences *allowed)
 {
     EXPECT(found->prediction <= allowed->prediction, "%s: the prediction differs by %.3g, allowed %.3g", group,
            found->prediction, allowed->prediction);
-    for (int64_t i = 0; i < f->parameters->count; i++)
+    for (int64_t i = 0; i < f->m.parameters->count; i++)
         EXPECT(found->gradients[i] <= allowed->gradients[i], "%s: the gradient of %s differs by %.3g, allowed %.3g",
-               group, f->parameters->list[i]->name, found->gradients[i], allowed->gradients[i]);
+               group, f->m.parameters->list[i]->name, found->gradients[i], allowed->gradients[i]);
 }
 
 /* Returns the mean of the batch's losses. file 0: nothing is compared; else the first step's gradients are. */
-static double step(fixture *f, int64_t number, hid_t file, const char *group, const differences *allowed)
+static double step(by_hand *f, int64_t number, hid_t file, const char *group, const differences *allowed)
 {
     const bool compares = number == 0 && file != 0;
     differences found;
-    vt_optimizer_begin(f->optimizer, number, 2e-4);
+    vt_optimizer_begin(f->m.optimizer, number, 2e-4);
     const double mean = pass_over(f, file, group, compares ? &found : NULL);
     if (compares) expect_within(f, group, &found, allowed);
-    vt_optimizer_step(f->optimizer);
+    vt_optimizer_step(f->m.optimizer);
     if (number == 0) {
         const double norm = norm_of_gradients(f);
         vt_step_state state;
-        f->backend->copy_to_host(f->backend, &state, f->optimizer->state, sizeof state);
-        EXPECT_NEAR(state.gradient_norm, norm, (f->pass.type != VT_FLOAT32 ? 1e-3 : 1e-6) * norm);
+        f->m.backend->copy_to_host(f->m.backend, &state, f->m.optimizer->state, sizeof state);
+        EXPECT_NEAR(state.gradient_norm, norm, (f->m.pass.type != VT_FLOAT32 ? 1e-3 : 1e-6) * norm);
     }
-    vt_parameters_refresh(f->parameters);
+    vt_parameters_refresh(f->m.parameters);
     return mean;
 }
 
@@ -262,7 +172,7 @@ static void compare_with_pytorch(hid_t file, vt_cpu_isa isa, bool whole)
     for (size_t i = 0; i < (isa == PATH_HOST_CUDA ? 1 : sizeof unets / sizeof *unets); i++) {
         int64_t count;
         if (unets[i].side == 96 && (is_slow || !whole)) continue;
-        SCOPED(fixture) f;
+        SCOPED(by_hand) f;
         open_fixture(&f, &unets[i], isa, VT_FLOAT32, VT_RECOMPUTE_NONE);
         move_targets(&f, &unets[i], file);
         const double *losses = golden_read(file, &count, "%s/losses", unets[i].group);
@@ -289,10 +199,10 @@ LONG_TEST(unet_is_pytorchs_for_fifty_steps)
     compare_with_pytorch(file, VT_ISA_AUTO, true);
 }
 
-static void round_parameters(fixture *f)
+static void round_parameters(by_hand *f)
 {
-    for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = f->parameters->list[i];
+    for (int64_t i = 0; i < f->m.parameters->count; i++) {
+        const vt_parameter *p = f->m.parameters->list[i];
         for (int64_t j = 0; j < p->count; j++)
             p->value[j] = vt_half_widen(VT_BFLOAT16, vt_half_round(VT_BFLOAT16, p->value[j]));
     }
@@ -304,7 +214,7 @@ static void round_parameters(fixture *f)
  * allowed. */
 static differences of_rounded_weights(const golden_unet *golden, hid_t file)
 {
-    SCOPED(fixture) f;
+    SCOPED(by_hand) f;
     differences allowed;
     open_fixture(&f, golden, VT_ISA_AUTO, VT_FLOAT32, VT_RECOMPUTE_NONE);
     move_targets(&f, golden, file);
@@ -321,26 +231,26 @@ TEST(unet_in_bfloat16)
     hid_t file = golden_open("unet.h5");
     for (size_t i = 0; i < 4; i += 2) {
         const differences in_float32 = promised(), allowed = of_rounded_weights(&unets[i], file);
-        fixture wide;
+        by_hand wide;
         float *values[HALF_STEPS];
         double losses[HALF_STEPS];
         open_fixture(&wide, &unets[i], VT_ISA_AUTO, VT_FLOAT32, VT_RECOMPUTE_NONE);
         move_targets(&wide, &unets[i], file);
-        const int64_t count = vt_parameters_block_elements(wide.parameters, VT_BLOCK_VALUES);
+        const int64_t count = vt_parameters_block_elements(wide.m.parameters, VT_BLOCK_VALUES);
         for (int64_t s = 0; s < HALF_STEPS; s++) {
-            values[s] = fetch(&wide, wide.parameters->values, count);
+            values[s] = fetch_floats(&wide, wide.m.parameters->values, count);
             losses[s] = step(&wide, s, file, unets[i].group, &in_float32);
         }
-        fixture_close(&wide);
+        by_hand_close(&wide);
         FOR_EACH_CPU_PATH(isa)
         {
             if (isa == VT_ISA_PLAIN) continue; /* slow */
-            SCOPED(fixture) f;
+            SCOPED(by_hand) f;
             open_fixture(&f, &unets[i], isa, VT_BFLOAT16, VT_RECOMPUTE_NONE);
             move_targets(&f, &unets[i], file);
             for (int64_t s = 0; s < HALF_STEPS; s++) {
-                memcpy(f.parameters->values, values[s], (size_t)count * sizeof(float));
-                vt_parameters_refresh(f.parameters);
+                memcpy(f.m.parameters->values, values[s], (size_t)count * sizeof(float));
+                vt_parameters_refresh(f.m.parameters);
                 const double loss = step(&f, s, file, unets[i].group, &allowed);
                 EXPECT(fabs(loss - losses[s]) <= allowed.prediction * losses[s],
                        "isa %d, %s, step %d: loss %.9g, expected %.9g", (int)isa, unets[i].group, (int)s, loss,
@@ -351,14 +261,14 @@ TEST(unet_in_bfloat16)
 }
 
 /* The sum of the prediction times fixed numbers, whose gradient these numbers are. */
-static double weighted_prediction(fixture *f, const float *weights)
+static double weighted_prediction(by_hand *f, const float *weights)
 {
     double sum = 0;
-    vt_matrix prediction = vt_model_forward(f->model, &f->pass, f->tensors, (vt_matrix){0}, f->saved);
+    vt_matrix prediction = vt_model_forward(f->m.model, &f->m.pass, f->tensors, (vt_matrix){0}, f->m.saved);
     const int64_t count = prediction.rows * prediction.columns;
-    const float *values = fetch(f, prediction.data, count);
+    const float *values = fetch_floats(f, prediction.data, count);
     for (int64_t i = 0; i < count; i++) sum += (double)values[i] * (double)weights[i];
-    vt_arena_pop(&f->arena, 0);
+    vt_arena_pop(&f->m.arena, 0);
     return sum;
 }
 
@@ -368,17 +278,17 @@ TEST(unet_has_the_gradients_of_finite_differences)
 {
     const golden_unet small = {"", 32, 1, false, 0};
     const double epsilon = 1e-3;
-    SCOPED(fixture) f;
+    SCOPED(by_hand) f;
     open_fixture(&f, &small, VT_ISA_AUTO, VT_FLOAT32, VT_RECOMPUTE_NONE);
     const int64_t count = small.side * small.side * small.side * 5;
     float *weights = numbers(300, count, 1);
-    vt_matrix prediction = vt_model_forward(f.model, &f.pass, f.tensors, (vt_matrix){0}, f.saved);
-    f.backend->copy_from_host(f.backend, prediction.data, weights, (size_t)count * sizeof *weights);
-    vt_parameters_clear_gradients(f.parameters);
-    vt_model_backward(f.model, &f.pass, f.tensors, prediction, f.saved);
-    vt_arena_pop(&f.arena, 0);
-    for (int64_t i = 0; i < f.parameters->count; i++) {
-        const vt_parameter *parameter = f.parameters->list[i];
+    vt_matrix prediction = vt_model_forward(f.m.model, &f.m.pass, f.tensors, (vt_matrix){0}, f.m.saved);
+    f.m.backend->copy_from_host(f.m.backend, prediction.data, weights, (size_t)count * sizeof *weights);
+    vt_parameters_clear_gradients(f.m.parameters);
+    vt_model_backward(f.m.model, &f.m.pass, f.tensors, prediction, f.m.saved);
+    vt_arena_pop(&f.m.arena, 0);
+    for (int64_t i = 0; i < f.m.parameters->count; i++) {
+        const vt_parameter *parameter = f.m.parameters->list[i];
         const float *direction = numbers(400 + (uint64_t)i, parameter->count, 0.06);
         double expected = 0, size = 0, sums[2];
         for (int64_t j = 0; j < parameter->count; j++) {
@@ -407,17 +317,19 @@ TEST(unet_recomputes_the_same_bits_in_less_memory)
         if (isa == VT_ISA_PLAIN) continue; /* slow, and has no choices by size */
         for (int t = 0; t < 2; t++) {
             double losses[2][BRIEF];
-            fixture f[2];
+            by_hand f[2];
             for (int r = 0; r < 2; r++) {
                 open_fixture(&f[r], &unets[0], isa, types[t], r == 0 ? VT_RECOMPUTE_NONE : VT_RECOMPUTE_BLOCK);
                 for (int s = 0; s < BRIEF; s++) losses[r][s] = step(&f[r], s, 0, NULL, NULL);
             }
-            const int64_t count = vt_parameters_block_elements(f[0].parameters, VT_BLOCK_GRADIENTS);
+            const int64_t count = vt_parameters_block_elements(f[0].m.parameters, VT_BLOCK_GRADIENTS);
             EXPECT(memcmp(losses[0], losses[1], sizeof losses[0]) == 0, "isa %d, type %d", (int)isa, t);
-            EXPECT(memcmp(f[0].parameters->gradients, f[1].parameters->gradients, (size_t)count * sizeof(float)) == 0,
+            EXPECT(memcmp(f[0].m.parameters->gradients, f[1].m.parameters->gradients, (size_t)count * sizeof(float)) ==
+                       0,
                    "isa %d, type %d", (int)isa, t);
-            EXPECT(f[1].arena.peak < f[0].arena.peak, "%zu bytes instead of %zu", f[1].arena.peak, f[0].arena.peak);
-            for (int r = 0; r < 2; r++) fixture_close(&f[r]);
+            EXPECT(f[1].m.arena.peak < f[0].m.arena.peak, "%zu bytes instead of %zu", f[1].m.arena.peak,
+                   f[0].m.arena.peak);
+            for (int r = 0; r < 2; r++) by_hand_close(&f[r]);
         }
     }
 }

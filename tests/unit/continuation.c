@@ -1,17 +1,13 @@
 /* A continued text has the scores that the model gives the whole window, however the words are fed: one or some at a
  * time, and again after a restart. */
 #include "model/continuation.h"
-#include "alone.h"
+#include "bare_model.h"
 #include "settings.h"
 
 enum { WORDS = 57, WINDOW = 12 };
 
 typedef struct {
-    vt_config *config;
-    vt_backend *backend;
-    alone rank;
-    vt_parameters *parameters;
-    vt_model *model;
+    bare_model m;
     int32_t words[WINDOW];
     float scores[WINDOW][WORDS]; /* of the whole window */
 } fixture;
@@ -22,37 +18,29 @@ static void forward_whole(fixture *f)
     SCOPED(vt_arena) arena = {0};
     SCOPED(vt_saved) *saved = NULL;
     const vt_model_tensor tensor = {.values = f->words};
-    EXPECT_OK(vt_arena_open(f->backend, 1 << 24, &arena));
-    vt_saved_open(f->model, f->parameters->units, &saved);
-    const vt_pass pass = {.backend = f->backend, .arena = &arena, .parallel = f->rank.parallel, .batch = 1};
-    vt_matrix prediction = vt_model_forward(f->model, &pass, &tensor, (vt_matrix){0}, saved);
-    vt_linear_forward(f->model->head, &pass, prediction, vt_matrix_make(f->scores[0], WINDOW, WORDS));
+    EXPECT_OK(vt_arena_open(f->m.backend, 1 << 24, &arena));
+    vt_saved_open(f->m.model, f->m.parameters->units, &saved);
+    const vt_pass pass = {.backend = f->m.backend, .arena = &arena, .parallel = f->m.rank.parallel, .batch = 1};
+    vt_matrix prediction = vt_model_forward(f->m.model, &pass, &tensor, (vt_matrix){0}, saved);
+    vt_linear_forward(f->m.model->head, &pass, prediction, vt_matrix_make(f->scores[0], WINDOW, WORDS));
 }
 
 static void open_fixture(fixture *f, const char *settings)
 {
     *f = (fixture){0};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->backend));
-    EXPECT_OK(vt_config_open_default(&f->config));
-    set_options(f->config, "vocab_size=57 seq_len=12 embed_dim=24 num_heads=3 depth=2 ffn_dim=40");
-    set_options(f->config, settings);
-    f->rank = open_alone(f->backend, WINDOW);
-    EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
-    EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
-    const vt_parameters_storage storage = {.bucket_bytes = 1e6, .shards = 1, .grain = 16};
-    EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
-    vt_parameters_start(f->parameters, 333, "");
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->m.backend));
+    f->m.rank = open_alone(f->m.backend, WINDOW);
+    set_options(f->m.rank.config, "vocab_size=57 seq_len=12 embed_dim=24 num_heads=3 depth=2 ffn_dim=40");
+    set_options(f->m.rank.config, settings);
+    open_bare_model(&f->m, f->m.rank.config, VT_FLOAT32);
+    vt_parameters_start(f->m.parameters, 333, "");
     for (int i = 0; i < WINDOW; i++) f->words[i] = i * i % WORDS;
     forward_whole(f);
 }
 
 static void fixture_close(fixture *f)
 {
-    vt_model_close(&f->model);
-    vt_parameters_close(&f->parameters);
-    alone_close(&f->rank);
-    vt_config_close(&f->config);
-    vt_backend_close(&f->backend);
+    bare_model_close(&f->m);
 }
 
 /* Feeds the window in such pieces. */
@@ -75,7 +63,7 @@ TEST(continued_texts_have_the_scores_of_whole_windows)
         SCOPED(fixture) f;
         SCOPED(vt_continuation) *c = NULL;
         open_fixture(&f, models[m]);
-        EXPECT_OK(vt_continuation_open(f.config, f.model, f.backend, &c));
+        EXPECT_OK(vt_continuation_open(f.m.rank.config, f.m.model, f.m.backend, &c));
         for (int i = 0; i < 3; i++) check(&f, c, pieces[i]);
     }
 }
@@ -85,7 +73,7 @@ TEST(only_causal_models_continue_texts)
     SCOPED(fixture) f;
     vt_continuation *c = NULL;
     open_fixture(&f, "model=encoder");
-    EXPECT_ERROR(vt_continuation_open(f.config, f.model, f.backend, &c),
+    EXPECT_ERROR(vt_continuation_open(f.m.rank.config, f.m.model, f.m.backend, &c),
                  "the model was trained without `causal`: each place has seen the words behind it, so it can't write; "
                  "train it with --causal=true");
 }

@@ -1,8 +1,7 @@
 /* Every model of the table: its gradients are those of finite differences; what a pass keeps belongs to its
  * micro-batch, so several may be in flight, and stages may share out the units; fields come back from the rows of a
  * prediction. */
-#include "model/model.h"
-#include "alone.h"
+#include "bare_model.h"
 #include "operations/paths.h"
 #include "settings.h"
 
@@ -11,10 +10,7 @@ static const size_t arena_bytes = 4 << 20;
 
 typedef struct {
     vt_config *config;
-    vt_backend *backend;
-    alone rank;
-    vt_parameters *parameters;
-    vt_model *model;
+    bare_model m;
     vt_type type;
     bool offloads; /* its blocks' activations */
     float input[MICRO_BATCHES][VALUES], mean[CHANNELS], inverse_std[CHANNELS];
@@ -44,33 +40,27 @@ static bool takes_fields(const char *model)
 static void open_fixture(fixture *f, const char *model, vt_type type, const char *settings)
 {
     *f = (fixture){.type = type, .mean = {0.5f, -0.5f}, .inverse_std = {1, 2}};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->backend));
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->m.backend));
     const bool is_vit = strcmp(model, "vit") == 0;
     f->config = config_with(1, SETTINGS("model=%s img_size=[8,16] n_in_channels=2 n_out_channels=2", model),
                             is_vit ? SETTINGS("patch_size=4 embed_dim=16 depth=3 num_heads=2 %s", settings) : "");
-    EXPECT_OK(vt_model_check(f->config, f->backend));
-    f->rank = open_alone(f->backend, vt_model_kind_of(f->config)->tokens(f->config));
-    EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
-    EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
-    EXPECT_OK(vt_parameters_allocate(f->parameters, type, &(vt_parameters_storage){.bucket_bytes = 1e6, .shards = 1}));
-    vt_parameters_start(f->parameters, 333, "");
-    vt_parameters_refresh(f->parameters);
+    f->m.rank = open_alone(f->m.backend, vt_model_kind_of(f->config)->tokens(f->config));
+    open_bare_model(&f->m, f->config, type);
+    vt_parameters_start(f->m.parameters, 333, "");
+    vt_parameters_refresh(f->m.parameters);
     for (int m = 0; m < MICRO_BATCHES; m++)
         for (int i = 0; i < VALUES; i++) f->input[m][i] = (float)sin(0.1 * (i + 1) * (m + 1));
 }
 
 static void fixture_close(fixture *f)
 {
-    vt_model_close(&f->model);
-    vt_parameters_close(&f->parameters);
-    alone_close(&f->rank);
+    bare_model_close(&f->m);
     vt_config_close(&f->config);
-    vt_backend_close(&f->backend);
 }
 
 static vt_span blocks_of(const fixture *f, vt_span units)
 {
-    const vt_span all = vt_model_blocks(f->model);
+    const vt_span all = vt_model_blocks(f->m.model);
     const int64_t first = units.first > all.first ? units.first : all.first, last = units.first + units.count;
     return (vt_span){first, (last < all.first + all.count ? last : all.first + all.count) - first};
 }
@@ -80,12 +70,12 @@ static flight open_flight(fixture *f, int micro_batch, vt_span units)
     static const uint32_t step = 7;
     flight a = {0};
     const vt_offload_sizes rooms = {1 << 20, 1 << 20, 1 << 22};
-    EXPECT_OK(vt_arena_open(f->backend, arena_bytes, &a.arena));
-    vt_saved_open(f->model, units, &a.saved);
+    EXPECT_OK(vt_arena_open(f->m.backend, arena_bytes, &a.arena));
+    vt_saved_open(f->m.model, units, &a.saved);
     a.input = (vt_model_tensor){
         .values = f->input[micro_batch], .channels = CHANNELS, .mean = f->mean, .inverse_std = f->inverse_std};
-    a.pass = (vt_pass){.backend = f->backend,
-                       .parallel = f->rank.parallel,
+    a.pass = (vt_pass){.backend = f->m.backend,
+                       .parallel = f->m.rank.parallel,
                        .batch = SAMPLES,
                        .type = f->type,
                        .training = true,
@@ -93,7 +83,7 @@ static flight open_flight(fixture *f, int micro_batch, vt_span units)
                        .seed = 5,
                        .step = &step,
                        .first_sample = (uint32_t)(micro_batch * SAMPLES)};
-    if (f->offloads) EXPECT_OK(vt_offload_open(f->backend, units, blocks_of(f, units), rooms, &a.pass.offload));
+    if (f->offloads) EXPECT_OK(vt_offload_open(f->m.backend, units, blocks_of(f, units), rooms, &a.pass.offload));
     return a;
 }
 
@@ -117,7 +107,8 @@ static void forward(fixture *f, flight *stages, int stage_count)
     vt_matrix stream = {0};
     for (int s = 0; s < stage_count; s++) {
         stages[s].pass.arena = &stages[s].arena;
-        stream = stages[s].out = vt_model_forward(f->model, &stages[s].pass, &stages[s].input, stream, stages[s].saved);
+        stream = stages[s].out =
+            vt_model_forward(f->m.model, &stages[s].pass, &stages[s].input, stream, stages[s].saved);
     }
 }
 
@@ -125,7 +116,7 @@ static void backward(fixture *f, flight *stages, int stage_count)
 {
     vt_matrix dout = loss_backward(&stages[stage_count - 1]);
     for (int s = stage_count - 1; s >= 0; s--)
-        dout = vt_model_backward(f->model, &stages[s].pass, &stages[s].input, dout, stages[s].saved);
+        dout = vt_model_backward(f->m.model, &stages[s].pass, &stages[s].input, dout, stages[s].saved);
     EXPECT(dout.data == NULL);
 }
 
@@ -134,13 +125,13 @@ static void backward(fixture *f, flight *stages, int stage_count)
 static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
 {
     flight a[MICRO_BATCHES][MOST_STAGES];
-    const vt_span all = f->parameters->units;
+    const vt_span all = f->m.parameters->units;
     const vt_span split[MOST_STAGES] = {{0, first_stage}, {first_stage, all.count - first_stage}};
     const int stages = first_stage > 0 ? 2 : 1;
-    float *result = malloc((size_t)f->parameters->whole_count * sizeof *result), *end = result;
+    float *result = malloc((size_t)f->m.parameters->whole_count * sizeof *result), *end = result;
     VT_ASSERT(result != NULL);
-    for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = f->parameters->list[i];
+    for (int64_t i = 0; i < f->m.parameters->count; i++) {
+        const vt_parameter *p = f->m.parameters->list[i];
         memset(p->gradient, 0, (size_t)p->count * sizeof(float));
     }
     for (int m = 0; m < MICRO_BATCHES; m++)
@@ -152,8 +143,8 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
     for (int m = 0; in_flight && m < MICRO_BATCHES; m++) backward(f, a[m], stages);
     for (int m = 0; m < MICRO_BATCHES; m++)
         for (int s = 0; s < stages; s++) flight_close(&a[m][s]);
-    for (int64_t i = 0; i < f->parameters->count; i++) {
-        const vt_parameter *p = f->parameters->list[i];
+    for (int64_t i = 0; i < f->m.parameters->count; i++) {
+        const vt_parameter *p = f->m.parameters->list[i];
         memcpy(end, p->gradient, (size_t)p->count * sizeof(float));
         end += p->count;
     }
@@ -162,7 +153,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
 
 static void expect_same(const fixture *f, const float *expected, float *found, const char *what)
 {
-    const size_t count = (size_t)f->parameters->whole_count;
+    const size_t count = (size_t)f->m.parameters->whole_count;
     double squares = 0;
     for (size_t i = 0; i < count; i++) squares += (double)found[i] * (double)found[i];
     EXPECT(isfinite(squares) && squares > 0, "%s: %g", what, squares);
@@ -176,7 +167,7 @@ static void check_orders(const char *model, vt_type type, const char *settings)
     open_fixture(&f, model, type, settings);
     float *usual = vt_test_owned(gradients(&f, false, 0));
     expect_same(&f, usual, gradients(&f, true, 0), "two micro-batches in flight");
-    for (int64_t first = 1; first < f.parameters->units.count; first++)
+    for (int64_t first = 1; first < f.m.parameters->units.count; first++)
         expect_same(&f, usual, gradients(&f, true, first), "two micro-batches in flight on two stages");
 }
 
@@ -224,7 +215,7 @@ TEST(offloaded_bytes_are_those_of_all_but_the_last_two_blocks)
         SCOPED(fixture) f;
         open_fixture(&f, "vit", VT_FLOAT32, SETTINGS("depth=5 %s", settings[i]));
         f.offloads = true;
-        SCOPED(flight) a = open_flight(&f, 0, f.parameters->units);
+        SCOPED(flight) a = open_flight(&f, 0, f.m.parameters->units);
         forward(&f, &a, 1);
         const vt_offload_sizes sizes = vt_offload_needed(a.pass.offload);
         EXPECT(sizes.stream == stream);
@@ -260,7 +251,7 @@ static double loss_beside(fixture *f, vt_parameter *parameter, const float *dire
     memcpy(before, parameter->value, (size_t)parameter->count * sizeof *before);
     for (int64_t i = 0; i < parameter->count; i++) parameter->value[i] += (float)(distance * (double)direction[i]);
     for (int m = 0; m < MICRO_BATCHES; m++) {
-        SCOPED(flight) a = open_flight(f, m, f->parameters->units);
+        SCOPED(flight) a = open_flight(f, m, f->m.parameters->units);
         forward(f, &a, 1);
         for (int64_t i = 0; i < a.out.rows * a.out.columns; i++)
             loss += (double)a.out.data[i] * (double)a.out.data[i] / 2;
@@ -277,8 +268,8 @@ static void check_gradients(const char *model)
     int64_t compared = 0;
     open_fixture(&f, model, VT_FLOAT32, "dropout=0.2");
     float *all = gradients(&f, false, 0), *gradient = all;
-    for (int64_t i = 0; i < f.parameters->count; i++) {
-        vt_parameter *p = f.parameters->list[i];
+    for (int64_t i = 0; i < f.m.parameters->count; i++) {
+        vt_parameter *p = f.m.parameters->list[i];
         double squares = 0, loss = loss_beside(&f, p, gradient, 0);
         for (int64_t j = 0; j < p->count; j++) squares += (double)gradient[j] * (double)gradient[j];
         const double distance = 1e-3 * loss / squares;
@@ -290,7 +281,7 @@ static void check_gradients(const char *model)
         }
         gradient += p->count;
     }
-    EXPECT(2 * compared > f.parameters->count, "%s: only %lld", model, (long long)compared);
+    EXPECT(2 * compared > f.m.parameters->count, "%s: only %lld", model, (long long)compared);
     free(all);
 }
 
@@ -309,14 +300,14 @@ TEST(fields_come_back_from_the_rows_of_a_prediction)
         double squares[SAMPLES * CHANNELS * 2] = {0};
         float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
         open_fixture(&f, models[m], VT_FLOAT32, "");
-        SCOPED(flight) a = open_flight(&f, 0, f.parameters->units);
+        SCOPED(flight) a = open_flight(&f, 0, f.m.parameters->units);
         forward(&f, &a, 1);
-        vt_matrix rows = vt_model_lay_out(f.model, &a.pass, &a.input);
+        vt_matrix rows = vt_model_lay_out(f.m.model, &a.pass, &a.input);
         EXPECT(rows.rows == a.out.rows && rows.columns == a.out.columns);
         memset(a.out.data, 0, (size_t)(a.out.rows * a.out.columns) * sizeof(float));
-        const vt_patch_grid grid = f.model->kind->prediction_grid(f.model, SAMPLES);
-        f.backend->channel_squares(f.backend, &grid, rows, a.out, weights, squares);
-        vt_matrix fields = vt_model_restore(f.model, &a.pass, rows, f.mean, f.inverse_std);
+        const vt_patch_grid grid = f.m.model->kind->prediction_grid(f.m.model, SAMPLES);
+        f.m.backend->channel_squares(f.m.backend, &grid, rows, a.out, weights, squares);
+        vt_matrix fields = vt_model_restore(f.m.model, &a.pass, rows, f.mean, f.inverse_std);
         EXPECT(fields.rows == SAMPLES * CHANNELS && fields.columns == POINTS);
         for (int field = 0; field < SAMPLES * CHANNELS; field++) {
             const float *values = f.input[0] + field * POINTS, *mean = &f.mean[field % CHANNELS];
