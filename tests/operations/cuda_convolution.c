@@ -177,8 +177,8 @@ static own_state *open_choices(vt_backend **b, bool deterministic)
     own_state *own = (*b)->state;
     own->state.fixed_choices = deterministic;
     own->state.common.exact_float32 = true;
-    static const double times[PROPOSALS] = {4, 1, 2, 3};
-    memcpy(fake.times, times, sizeof times);
+    static const double of_proposals[PROPOSALS] = {4, 1, 2, 3};
+    memcpy(times, of_proposals, sizeof times);
     return own;
 }
 
@@ -251,7 +251,7 @@ TEST(convolutions_that_cudnn_lacks_are_named)
         own_state *own = open_choices(&b, false);
         fake.refuses_plans = i == 0;
         fake.refuses_runs = i == 1;
-        fake.is_full = i == 2; /* no memory to time: the first one */
+        gpu_is_full = i == 2; /* no memory to time: the first one */
         run_forward(b);
         if (i == 2) {
             char *kept = vt_test_owned(vt_choices_text(own->state.choices));

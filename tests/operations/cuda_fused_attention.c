@@ -7,25 +7,21 @@
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
 
-#include "base/memory.h"
 #include "cuda/fused_attention.h"
-#include "cuda/state.h"
 #include "cuda/wgmma_attention.h"
+#include "operations/fake_gpu.h"
 #include "operations/fake_graph.h"
 
 /* ---- the stand-in ---- */
 
 static struct {
-    size_t version;
+    size_t version; /* of cuDNN */
     double own_time, cudnn_time, wgmma_time;
-    bool refuses_plans, refuses_runs, is_full; /* is_full: no more memory is available */
     bool wgmma_refuses;
-    size_t memory;  /* of the GPU, all of it free unless is_full */
-    int capability; /* its compute capability */
-    int runs, timings, own_runs, wgmma_runs;
-    int questions;           /* how often proposals were asked for */
-    attribute ids, pointers; /* of the pack that ran last */
-} fake;
+    size_t memory;  /* all of it free unless gpu_is_full */
+    int capability; /* to compute */
+    int own_runs, wgmma_runs;
+} gpu;
 
 static cudnnStatus_t fake_create(cudnnHandle_t *handle)
 {
@@ -47,62 +43,22 @@ static cudnnStatus_t fake_set_stream(cudnnHandle_t handle, cudaStream_t stream)
 
 static size_t fake_version(void)
 {
-    return fake.version;
+    return gpu.version;
 }
 
-static void fake_error(char *text, size_t size)
+static void fake_compute_graph(const fake_descriptor *graph, const fake_descriptor *pack)
 {
-    snprintf(text, size, "the library's own words");
-}
-
-/* One proposal, which knows its graph. */
-static cudnnStatus_t fake_get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *value)
-{
-    (void)type, (void)most;
-    if (count != NULL) *count = 1;
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-        fake.questions++;
-        fake_set(*(void **)value, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                 find(descriptor, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)->pointers);
-    }
-    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) *(int64_t *)value = 1000;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t fake_finish(cudnnBackendDescriptor_t descriptor)
-{
-    const fake_descriptor *d = descriptor;
-    if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && fake.refuses_plans) return CUDNN_STATUS_NOT_SUPPORTED;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t fake_run(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
-{
-    EXPECT(handle != NULL && plan != NULL && pack != NULL);
-    if (fake.refuses_runs) return CUDNN_STATUS_EXECUTION_FAILED;
-    fake.runs++;
-    fake.ids = *find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-    fake.pointers = *find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-    fake_graph_run(find_descriptor(find_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG),
-                                   CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH),
-                   pack);
-    return CUDNN_STATUS_SUCCESS;
+    fake_graph_run(graph, pack);
 }
 
 static vt_status fake_library(const vt_cudnn **library)
 {
-    static const vt_cudnn functions = {.cudnnCreate = fake_create,
-                                       .cudnnDestroy = fake_destroy,
-                                       .cudnnSetStream = fake_set_stream,
-                                       .cudnnGetVersion = fake_version,
-                                       .cudnnGetLastErrorString = fake_error,
-                                       .cudnnBackendCreateDescriptor = fake_make,
-                                       .cudnnBackendDestroyDescriptor = fake_drop,
-                                       .cudnnBackendSetAttribute = fake_set,
-                                       .cudnnBackendGetAttribute = fake_get,
-                                       .cudnnBackendFinalize = fake_finish,
-                                       .cudnnBackendExecute = fake_run};
+    static vt_cudnn functions;
+    functions = fake_functions;
+    functions.cudnnCreate = fake_create;
+    functions.cudnnDestroy = fake_destroy;
+    functions.cudnnSetStream = fake_set_stream;
+    functions.cudnnGetVersion = fake_version;
     *library = &functions;
     return VT_OK;
 }
@@ -111,20 +67,20 @@ static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
 {
     (void)backend;
     for (int i = 0; i < count; i++) {
-        const int runs = fake.runs, wgmma_runs = fake.wgmma_runs;
+        const int runs = fake.runs, wgmma_runs = gpu.wgmma_runs;
         fake.timings++;
         const bool works = trials[i].run(trials[i].context);
-        trials[i].milliseconds = !works                         ? (double)INFINITY
-                                 : fake.runs > runs             ? fake.cudnn_time
-                                 : fake.wgmma_runs > wgmma_runs ? fake.wgmma_time
-                                                                : fake.own_time;
+        trials[i].milliseconds = !works                        ? (double)INFINITY
+                                 : fake.runs > runs            ? gpu.cudnn_time
+                                 : gpu.wgmma_runs > wgmma_runs ? gpu.wgmma_time
+                                                               : gpu.own_time;
     }
 }
 
 static cudaError_t fake_mem_info(size_t *available, size_t *total)
 {
-    *total = fake.memory;
-    *available = fake.is_full ? 0 : *total;
+    *total = gpu.memory;
+    *available = gpu_is_full ? 0 : *total;
     return cudaSuccess;
 }
 
@@ -137,12 +93,7 @@ static cudaError_t fake_device(int *device)
 static cudaError_t fake_attribute(int *value, enum cudaDeviceAttr name, int device)
 {
     EXPECT(name == cudaDevAttrComputeCapabilityMajor && device == 0);
-    *value = fake.capability;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_peek(void)
-{
+    *value = gpu.capability;
     return cudaSuccess;
 }
 
@@ -150,8 +101,8 @@ static bool wgmma_forward(vt_backend *backend, const vt_attention_shape *shape, 
                           vt_matrix out, float *log_sum)
 {
     (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
-    fake.wgmma_runs++;
-    return !fake.wgmma_refuses;
+    gpu.wgmma_runs++;
+    return !gpu.wgmma_refuses;
 }
 
 static bool wgmma_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
@@ -160,8 +111,8 @@ static bool wgmma_backward(vt_backend *backend, const vt_attention_shape *shape,
 {
     (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
     (void)dout, (void)dq, (void)dk, (void)dv;
-    fake.wgmma_runs++;
-    return !fake.wgmma_refuses;
+    gpu.wgmma_runs++;
+    return !gpu.wgmma_refuses;
 }
 
 /* The files themselves, with other names and over the stand-ins. */
@@ -172,7 +123,7 @@ static bool wgmma_backward(vt_backend *backend, const vt_attention_shape *shape,
 #define vt_cuda_wgmma_attention_backward wgmma_backward
 #define vt_library_cudnn fake_library
 #define vt_cuda_time_all fake_time_all
-#define cudaPeekAtLastError fake_peek
+#define cudaPeekAtLastError no_error
 #define cudaMemGetInfo fake_mem_info
 #define cudaGetDevice fake_device
 #define cudaDeviceGetAttribute fake_attribute
@@ -218,30 +169,15 @@ enum { TOKENS = 5, HEADS = 2, HEAD_DIM = 16, WIDTH = HEADS * HEAD_DIM };
 typedef struct {
     vt_cuda_state state;
     vt_backend backend;
-    char *workspace;
     uint16_t *memory;
     _Alignas(16) float log_sum[HEADS * TOKENS]; /* as cuDNN wants it */
 } fixture;
-
-static void *take_workspace(vt_backend *backend, size_t bytes)
-{
-    fixture *f = (fixture *)backend->state;
-    free(f->workspace);
-    f->workspace = vt_allocate(1, bytes, "a test");
-    return f->workspace;
-}
-
-static void note_failure(vt_backend *backend, const char *sentence)
-{
-    ((fixture *)backend->state)->state.failed = true;
-    vt_error_note(__FILE__, __LINE__, "%s", sentence);
-}
 
 static void own_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
                         vt_matrix out, float *log_sum)
 {
     (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
-    fake.own_runs++;
+    gpu.own_runs++;
 }
 
 static void own_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
@@ -249,21 +185,21 @@ static void own_backward(vt_backend *backend, const vt_attention_shape *shape, v
 {
     (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
     (void)dout, (void)dq, (void)dk, (void)dv;
-    fake.own_runs++;
+    gpu.own_runs++;
 }
 
 static void open_fixture(fixture *f, bool deterministic)
 {
     memset(f, 0, sizeof *f);
     memset(&fake, 0, sizeof fake);
-    fake.version = FIRST_RIGHT_VERSION;
-    fake.own_time = 2;
-    fake.cudnn_time = 1;
-    fake.wgmma_time = 0.5;
-    fake.memory = (size_t)1 << 30;
-    fake.capability = 9;
-    f->state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure};
-    f->state.choices = vt_choices_open("a test", NULL);
+    memset(&gpu, 0, sizeof gpu);
+    gpu.version = FIRST_RIGHT_VERSION;
+    gpu.own_time = 2;
+    gpu.cudnn_time = 1;
+    gpu.wgmma_time = 0.5;
+    gpu.memory = (size_t)1 << 30;
+    gpu.capability = 9;
+    open_fake_gpu(&f->state);
     f->state.fixed_choices = deterministic;
     f->backend = (vt_backend){.state = f, .attention_forward = own_forward, .attention_backward = own_backward};
     f->memory = aligned_alloc(64, 16 * TOKENS * WIDTH * sizeof *f->memory);
@@ -278,8 +214,7 @@ static void fixture_close(fixture *f)
     choice_close(&f->state.attention);
     fused_close(&f->state.cudnn);
     EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
-    vt_choices_close(&f->state.choices);
-    free(f->workspace);
+    close_fake_gpu(&f->state);
     free(f->memory);
 }
 
@@ -302,18 +237,28 @@ static vt_attention_shape shape_of(float dropout)
                                 .dropout = {.rate = dropout}};
 }
 
+static void forward_of(fixture *f, const vt_attention_shape *shape)
+{
+    f->backend.attention_forward(&f->backend, shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
+                                 f->log_sum);
+}
+
+static void backward_of(fixture *f, const vt_attention_shape *shape)
+{
+    f->backend.attention_backward(&f->backend, shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
+                                  f->log_sum, matrix(f, 4), matrix(f, 5), matrix(f, 6), matrix(f, 7));
+}
+
 static void forward(fixture *f, float dropout)
 {
     const vt_attention_shape shape = shape_of(dropout);
-    f->backend.attention_forward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
-                                 f->log_sum);
+    forward_of(f, &shape);
 }
 
 static void backward(fixture *f)
 {
     const vt_attention_shape shape = shape_of(0);
-    f->backend.attention_backward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
-                                  f->log_sum, matrix(f, 4), matrix(f, 5), matrix(f, 6), matrix(f, 7));
+    backward_of(f, &shape);
 }
 
 /* That of `id` in the pack that ran last. */
@@ -329,17 +274,17 @@ TEST(the_faster_attention_runs)
     for (int faster = 0; faster < 2; faster++) {
         SCOPED(fixture) f;
         open_fixture(&f, false);
-        fake.cudnn_time = faster ? 1 : 3;
+        gpu.cudnn_time = faster ? 1 : 3;
         forward(&f, 0);
         backward(&f);
         EXPECT(fake.timings == 4 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == (faster ? 2 : 0));
-        fake.runs = fake.own_runs = 0;
+        fake.runs = gpu.own_runs = 0;
         forward(&f, 0);
         backward(&f);
         EXPECT(fake.timings == 4, "it is timed once");
-        EXPECT(fake.runs == (faster ? 2 : 0) && fake.own_runs == (faster ? 0 : 2));
+        EXPECT(fake.runs == (faster ? 2 : 0) && gpu.own_runs == (faster ? 0 : 2));
         forward(&f, 0.1f); /* whose random numbers are the CPU's */
-        EXPECT(fake.own_runs == (faster ? 1 : 3));
+        EXPECT(gpu.own_runs == (faster ? 1 : 3));
         EXPECT(!f.state.failed);
     }
 }
@@ -350,9 +295,8 @@ TEST(cudnn_is_not_asked_where_its_backward_fails)
     vt_attention_shape shape = shape_of(0);
     shape.queries = shape.keys = 192; /* half a tile of 128 is left */
     open_fixture(&f, false);
-    f.backend.attention_backward(&f.backend, &shape, matrix(&f, 0), matrix(&f, 1), matrix(&f, 2), matrix(&f, 3),
-                                 f.log_sum, matrix(&f, 4), matrix(&f, 5), matrix(&f, 6), matrix(&f, 7));
-    EXPECT(fake.timings == 0 && fake.own_runs == 1 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 0);
+    backward_of(&f, &shape);
+    EXPECT(fake.timings == 0 && gpu.own_runs == 1 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 0);
 }
 
 TEST(a_plan_gets_each_tensor)
@@ -370,7 +314,7 @@ TEST(a_plan_gets_each_tensor)
     for (int i = 0; i < 8; i++) EXPECT(pointer_of(places[i]) == matrix(&f, i).half, "tensor %d", i);
     /* behind the library's own workspace, each at a multiple of 256 */
     const char *delta = pointer_of(VT_FUSED_DELTA), *sums = pointer_of(VT_FUSED_DQ_SUM);
-    EXPECT(delta == f.workspace + 1024 && sums == delta + 256);
+    EXPECT(delta == (char *)f.state.workspace + 1024 && sums == delta + 256);
 }
 
 /* Against the plain loops on the same numbers; what is rounded: cuda_kernels.c. */
@@ -429,30 +373,30 @@ TEST(with_deterministic_a_rule_chooses)
 {
     SCOPED(fixture) f;
     open_fixture(&f, true);
-    fake.cudnn_time = 3;
+    gpu.cudnn_time = 3;
     forward(&f, 0);
     backward(&f);
-    EXPECT(fake.runs == 2 && fake.own_runs == 0 && fake.timings == 0 && !f.state.failed);
+    EXPECT(fake.runs == 2 && gpu.own_runs == 0 && fake.timings == 0 && !f.state.failed);
     EXPECT(fake.ids.count == VT_FUSED_DQ_SUM - 1 && pointer_of(VT_FUSED_DQ_SUM) == NULL);
     fixture_close(&f);
     open_fixture(&f, true);
-    fake.capability = 10;
+    gpu.capability = 10;
     forward(&f, 0);
-    EXPECT(fake.own_runs == 1 && fake.questions == 0);
+    EXPECT(gpu.own_runs == 1 && fake.questions == 0);
     fixture_close(&f);
     open_fixture(&f, true);
-    fake.memory = 16 * 1024; /* the library's part, rounded, fits; what backward needs beside it does not */
+    gpu.memory = 16 * 1024; /* the library's part, rounded, fits; what backward needs beside it does not */
     f.state.workspace_bytes = 1 << 20;
     forward(&f, 0);
     backward(&f);
-    EXPECT(fake.runs == 1 && fake.own_runs == 1 && fake.timings == 0 && f.state.choices != NULL);
+    EXPECT(fake.runs == 1 && gpu.own_runs == 1 && fake.timings == 0 && f.state.choices != NULL);
     char *kept = vt_test_owned(vt_choices_text(f.state.choices));
     fixture_close(&f);
     open_fixture(&f, true); /* a GPU with more memory keeps to it */
     EXPECT(vt_choices_take(f.state.choices, kept) == 2);
     forward(&f, 0);
     backward(&f);
-    EXPECT(fake.runs == 1 && fake.own_runs == 1);
+    EXPECT(fake.runs == 1 && gpu.own_runs == 1);
 }
 
 TEST(choices_of_a_checkpoint_are_used)
@@ -463,12 +407,12 @@ TEST(choices_of_a_checkpoint_are_used)
     char *kept = vt_test_owned(vt_choices_text(f.state.choices));
     fixture_close(&f);
     open_fixture(&f, true);
-    fake.capability = 8;
+    gpu.capability = 8;
     EXPECT(vt_choices_take(f.state.choices, kept) == 1);
     forward(&f, 0);
-    EXPECT(fake.own_runs == 0 && fake.runs == 1 && fake.timings == 0);
+    EXPECT(gpu.own_runs == 0 && fake.runs == 1 && fake.timings == 0);
     backward(&f); /* the checkpoint has none whose bits are the same every time */
-    EXPECT(fake.own_runs == 1 && fake.runs == 1 && fake.timings == 0);
+    EXPECT(gpu.own_runs == 1 && fake.runs == 1 && fake.timings == 0);
 }
 
 /* The same matrices as one head, which is as wide as wgmma's kernels take it. */
@@ -476,10 +420,8 @@ static void attend_wide(fixture *f, float dropout)
 {
     vt_attention_shape shape = shape_of(dropout);
     shape.heads = 1, shape.head_dim = WIDTH;
-    f->backend.attention_forward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
-                                 f->log_sum);
-    f->backend.attention_backward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
-                                  f->log_sum, matrix(f, 4), matrix(f, 5), matrix(f, 6), matrix(f, 7));
+    forward_of(f, &shape);
+    backward_of(f, &shape);
 }
 
 TEST(the_fastest_of_three_attentions_runs)
@@ -491,7 +433,7 @@ TEST(the_fastest_of_three_attentions_runs)
     for (int i = 0; i < 3; i++) {
         SCOPED(fixture) f;
         open_fixture(&f, false);
-        fake.own_time = times[i].own, fake.cudnn_time = times[i].cudnn, fake.wgmma_time = times[i].wgmma;
+        gpu.own_time = times[i].own, gpu.cudnn_time = times[i].cudnn, gpu.wgmma_time = times[i].wgmma;
         attend_wide(&f, 0);
         EXPECT(fake.timings == 6 && choice_served(&f.backend, times[i].fastest) == 2);
         char *kept = vt_test_owned(vt_choices_text(f.state.choices));
@@ -509,7 +451,7 @@ TEST(the_faster_attention_with_dropout_runs)
     for (int faster = 0; faster < 2; faster++) {
         SCOPED(fixture) f;
         open_fixture(&f, false);
-        fake.own_time = 2, fake.cudnn_time = 1, fake.wgmma_time = faster ? 1.5 : 3;
+        gpu.own_time = 2, gpu.cudnn_time = 1, gpu.wgmma_time = faster ? 1.5 : 3;
         attend_wide(&f, 0);
         EXPECT(fake.timings == 6 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 2);
         attend_wide(&f, 0.1f);
@@ -523,13 +465,13 @@ TEST(wgmma_attention_needs_its_gpu)
     SCOPED(fixture) f;
     open_fixture(&f, true);
     attend_wide(&f, 0);
-    EXPECT(fake.wgmma_runs == 2 && fake.runs + fake.own_runs + fake.timings + fake.questions == 0);
+    EXPECT(gpu.wgmma_runs == 2 && fake.runs + gpu.own_runs + fake.timings + fake.questions == 0);
     EXPECT(choice_has(&f.backend, VT_ATTENTION_WGMMA));
     fixture_close(&f);
     open_fixture(&f, true);
-    fake.capability = 10;
+    gpu.capability = 10;
     attend_wide(&f, 0);
-    EXPECT(fake.own_runs == 2 && fake.wgmma_runs == 0 && !choice_has(&f.backend, VT_ATTENTION_WGMMA));
+    EXPECT(gpu.own_runs == 2 && gpu.wgmma_runs == 0 && !choice_has(&f.backend, VT_ATTENTION_WGMMA));
     fixture_close(&f);
     open_fixture(&f, false); /* without cuDNN */
     choice_close(&f.state.attention);
@@ -540,7 +482,7 @@ TEST(wgmma_attention_needs_its_gpu)
     attend_wide(&f, 0);
     EXPECT(fake.timings == 4 && choice_served(&f.backend, VT_ATTENTION_WGMMA) == 2);
     forward(&f, 0);
-    EXPECT(fake.timings == 4 && fake.own_runs == 3);
+    EXPECT(fake.timings == 4 && gpu.own_runs == 3);
 }
 
 TEST(an_attention_can_be_preferred)
@@ -552,15 +494,15 @@ TEST(an_attention_can_be_preferred)
         attend_wide(&f, 0);
         EXPECT(choice_served(&f.backend, (vt_attention_engine)engine) == 2 && fake.timings == 0);
     }
-    EXPECT(fake.own_runs == 2 && fake.runs == 2 && fake.wgmma_runs == 2);
+    EXPECT(gpu.own_runs == 2 && fake.runs == 2 && gpu.wgmma_runs == 2);
     EXPECT(f.backend.prefer_attention(&f.backend, VT_ATTENTION_ENGINES) == NULL);
     EXPECT_TEXT(f.backend.prefer_attention(&f.backend, 2), "wgmma");
     forward(&f, 0); /* which it can't */
-    EXPECT(strcmp(f.backend.attention_ran(&f.backend), "own") == 0 && fake.own_runs == 3);
+    EXPECT(strcmp(f.backend.attention_ran(&f.backend), "own") == 0 && gpu.own_runs == 3);
     f.backend.prefer_attention(&f.backend, -1);
     attend_wide(&f, 0);
     EXPECT(fake.timings == 6 && strcmp(f.backend.attention_ran(&f.backend), "wgmma") == 0);
-    fake.wgmma_refuses = true;
+    gpu.wgmma_refuses = true;
     attend_wide(&f, 0);
     EXPECT(f.state.failed && strstr(vt_error_text(), "over wgmma, which had worked before, failed") != NULL, "%s",
            vt_error_text());
@@ -588,13 +530,13 @@ TEST(refusals_of_cudnn_are_reported)
     open_fixture(&f, false);
     fake.refuses_plans = true;
     forward(&f, 0);
-    EXPECT(fake.own_runs == 1 && !f.state.failed && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 0);
+    EXPECT(gpu.own_runs == 1 && !f.state.failed && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 0);
     EXPECT_PART(fused_failure(&f.backend), "status 3000, the library's own words");
     fixture_close(&f);
     open_fixture(&f, false);
     fake.refuses_runs = true; /* from the first run on: it is slower than anything */
     forward(&f, 0);
-    EXPECT(fake.own_runs == 2 && !f.state.failed);
+    EXPECT(gpu.own_runs == 2 && !f.state.failed);
     fixture_close(&f);
     open_fixture(&f, false);
     forward(&f, 0);
@@ -606,12 +548,12 @@ TEST(refusals_of_cudnn_are_reported)
     vt_error_clear();
     fixture_close(&f);
     open_fixture(&f, false);
-    fake.is_full = true; /* a run that fits without it continues without it, and the choice is not kept */
+    gpu_is_full = true; /* a run that fits without it continues without it, and the choice is not kept */
     forward(&f, 0);
-    EXPECT(fake.own_runs == 1 && fake.timings == 0 && f.workspace == NULL && !f.state.failed);
+    EXPECT(gpu.own_runs == 1 && fake.timings == 0 && f.state.workspace == NULL && !f.state.failed);
     EXPECT_PART(fused_failure(&f.backend), "no memory to try it");
     fixture_close(&f);
-    fake.version = FIRST_RIGHT_VERSION - 1;
+    gpu.version = FIRST_RIGHT_VERSION - 1;
     EXPECT(fused_open(&f.backend) == NULL);
 }
 

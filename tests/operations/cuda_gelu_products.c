@@ -33,28 +33,23 @@ static void backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, 
     plain_of(backend)->linear_backward_input(plain_of(backend), dy, weight, dx);
 }
 
-static cudaError_t no_error(void)
-{
-    return cudaSuccess;
-}
-
 #define vt_product_then_gelu fake_product_then_gelu
 #define cudaPeekAtLastError no_error
 #define vt_gelu_products_fill fill_gelu_products
 #define vt_gelu_product_describe describe_gelu_product
 #include "cuda/gelu_products.c"
 
-/* Of cuDNN's plans that of proposal 1 is the fastest, with a time of 1; the product and our kernel take rival_time. */
-static own_state *open_path_with_plans(vt_backend **b, double rival_time)
+/* Of cuDNN's plans that of proposal 1 is the fastest, with a time of 1; the product and our kernel take of_rival. */
+static own_state *open_path_with_plans(vt_backend **b, double of_rival)
 {
-    static const double times[PROPOSALS] = {4, 1, 2, 3};
+    static const double of_proposals[PROPOSALS] = {4, 1, 2, 3};
     *b = open_path_of_cudnn();
     own_state *own = (*b)->state;
     EXPECT_OK(path_open(VT_ISA_PLAIN, &own->plain));
     (*b)->linear_backward_input = backward_input;
     fill_gelu_products(*b);
-    memcpy(fake.times, times, sizeof times);
-    fake.rival_time = rival_time;
+    memcpy(times, of_proposals, sizeof times);
+    rival_time = of_rival;
     return own;
 }
 
@@ -87,7 +82,7 @@ TEST(products_with_gelu_without_cudnn)
         gelu_case c;
         own_state *own = open_path_with_plans(&b, way == SLOWER ? 0.5 : 2);
         fake.refuses_plans = way == NO_PLANS;
-        fake.is_full = way == NO_MEMORY;
+        gpu_is_full = way == NO_MEMORY;
         fake.refuses_runs = way == NO_RUNS;
         gelu_case_open(&c, VT_BFLOAT16, VT_GELU_ERF, 13, 24, 40, way == UNALIGNED ? TWINS_APART : TWINS_ALIGNED);
         gelu_case_run(b, &c);

@@ -31,29 +31,9 @@ size_t tested_version(const struct vt_products *products);
 /* ---- a back end over it ---- */
 
 typedef struct {
-    vt_cuda_state state; /* must come first: cuda/ casts backend->state to it */
-    void *workspace;
-} fixture_state;
-
-typedef struct {
     vt_backend *host, *plain, cuda; /* kernels on the host, the oracle, and the host's with the tested products */
-    fixture_state state;
+    vt_cuda_state state;
 } fixture;
-
-static void *take_workspace(vt_backend *backend, size_t bytes)
-{
-    fixture_state *state = backend->state;
-    free(state->workspace);
-    state->workspace = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    VT_ASSERT(state->workspace != NULL);
-    return state->workspace;
-}
-
-static void note_failure(vt_backend *backend, const char *sentence)
-{
-    ((fixture_state *)backend->state)->state.failed = true;
-    vt_error_note(__FILE__, __LINE__, "%s", sentence);
-}
 
 static void open_fixture(fixture *f)
 {
@@ -62,20 +42,19 @@ static void open_fixture(fixture *f)
     EXPECT_OK(open_host_cuda(&f->host));
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &f->plain));
     f->cuda = *f->host;
-    EXPECT_OK(tested_open(f->host, &f->state.state.products));
-    f->state.state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure, .exact_float32 = true};
-    f->state.state.choices = vt_choices_open("a test", NULL);
+    open_fake_gpu(&f->state);
+    f->state.common.exact_float32 = true;
+    EXPECT_OK(tested_open(f->host, &f->state.products));
     f->cuda.state = &f->state;
     tested_fill(&f->cuda);
 }
 
 static void fixture_close(fixture *f)
 {
-    f->host->release(f->host, f->state.state.products->workspace);
-    tested_close(&f->state.state.products);
+    f->host->release(f->host, f->state.products->workspace);
+    tested_close(&f->state.products);
     EXPECT(fake.open == 0, "%lld descriptors are left", (long long)fake.open);
-    vt_choices_close(&f->state.state.choices);
-    free(f->state.workspace);
+    close_fake_gpu(&f->state);
     vt_backend_close(&f->plain);
     vt_backend_close(&f->host);
 }
@@ -114,7 +93,7 @@ static void check_products(vt_type type)
         EXPECT(fake.rounded_biases == rounded, "variant %d: %d rounded biases", variant, fake.rounded_biases);
         EXPECT((fake.bias == halves) == (vt_type_is_half(type) && variant == ROUNDED), "variant %d: another bias",
                variant);
-        EXPECT(!f.state.state.failed, "%s", vt_error_text());
+        EXPECT(!f.state.failed, "%s", vt_error_text());
         product_case_run(f.plain, &c, own_bias, NULL, true);
         product_case_compare(&c);
     }
@@ -134,7 +113,7 @@ TEST(the_fastest_proposal_runs)
     for (int fixed = 0; fixed < 2; fixed++) {
         SCOPED(fixture) f;
         open_fixture(&f);
-        f.state.state.fixed_choices = fixed != 0;
+        f.state.fixed_choices = fixed != 0;
         fake.proposals = 4;
         fake.refuses_runs = 1;
         fake.times = times;
@@ -146,8 +125,8 @@ TEST(the_fastest_proposal_runs)
             EXPECT(fake.proposal == (fixed ? 1 : 2) && fake.questions == 1, "%d", fake.proposal);
         }
         for (int i = 0; i < OUT * IN; i++) EXPECT_NEAR(dweight[0][i], dweight[1][i], 1e-4);
-        char *kept = vt_test_owned(vt_choices_text(f.state.state.choices));
-        EXPECT(strstr(kept, "product ") != NULL && !f.state.state.failed);
+        char *kept = vt_test_owned(vt_choices_text(f.state.choices));
+        EXPECT(strstr(kept, "product ") != NULL && !f.state.failed);
     }
 }
 
@@ -158,7 +137,7 @@ TEST(a_product_that_is_refused)
     open_fixture(&f);
     twins x = make(VT_BFLOAT16, 5, 4, 1), weight = make(VT_FLOAT32, 3, 4, 2), y = make(VT_BFLOAT16, 5, 3, 3);
     f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
-    EXPECT(f.state.state.failed &&
+    EXPECT(f.state.failed &&
                strstr(vt_error_text(), "no product of 3 × 5 × 4 numbers (types 0, 1, 1; rows of 7, 7, 6") != NULL &&
                strstr(vt_error_text(), ": a status; report it") != NULL,
            "%s", vt_error_text());
@@ -176,14 +155,14 @@ TEST(a_new_shape_ends_a_recording)
     twins y = make(VT_BFLOAT16, ROWS, OUT, 3);
     f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
     const int asked = fake.questions;
-    f.state.state.recording = true;
+    f.state.recording = true;
     f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
-    EXPECT(fake.products == 2 && !f.state.state.recording_lacks);
+    EXPECT(fake.products == 2 && !f.state.recording_lacks);
     vt_matrix less = x.own, fewer = y.own;
     less.rows = fewer.rows = ROWS - 1;
     f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, NULL, fewer);
-    EXPECT(f.state.state.recording_lacks && fake.products == 2 && fake.questions == asked && !f.state.state.failed);
-    f.state.state.recording = false;
+    EXPECT(f.state.recording_lacks && fake.products == 2 && fake.questions == asked && !f.state.failed);
+    f.state.recording = false;
     f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, NULL, fewer);
     EXPECT(fake.products == 3 && fake.questions > asked);
 }

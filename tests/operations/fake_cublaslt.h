@@ -3,11 +3,9 @@
 #ifndef VT_TESTS_OPERATIONS_FAKE_CUBLASLT_H
 #define VT_TESTS_OPERATIONS_FAKE_CUBLASLT_H
 
-#include "base/memory.h"
 #include "cuda/libraries.h"
-#include "cuda/state.h"
+#include "operations/fake_gpu.h"
 #include "operations/halves.h"
-#include "test.h"
 
 typedef struct {
     cublasOperation_t transposed_a, transposed_b;
@@ -273,18 +271,6 @@ static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
     }
     fake.products = products;
     fake.timings++;
-}
-
-static cudaError_t fake_malloc(void **memory, size_t bytes)
-{
-    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    return *memory != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-
-static cudaError_t fake_free(void *memory)
-{
-    free(memory);
-    return cudaSuccess;
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* A stand-in for cuDNN's graph API, for the host code that describes graphs: descriptors keep their attributes. Those
- * who include it say what a plan computes. */
+/* A stand-in for cuDNN's graph API with four proposals, for the host code that describes graphs: descriptors keep their
+ * attributes. Those who include it say what a plan computes. */
 #ifndef VT_TESTS_OPERATIONS_FAKE_CUDNN_H
 #define VT_TESTS_OPERATIONS_FAKE_CUDNN_H
 
@@ -7,7 +7,7 @@
 #include "cuda/fused_graph.h"
 #include "test.h"
 
-enum { FAKE_MOST = 32 }; /* values of an attribute */
+enum { FAKE_MOST = 32, /* values of an attribute */ PROPOSALS = 4, OWN_BYTES = 1000 };
 
 typedef struct {
     cudnnBackendAttributeName_t name;
@@ -28,6 +28,13 @@ typedef struct {
 } fake_descriptor;
 
 static int fake_descriptors; /* how many there are */
+
+static struct {
+    cudnnBackendNumericalNote_t notes[PROPOSALS];
+    bool refuses_plans, refuses_runs;
+    int runs, timings, questions, last; /* questions: for proposals; last: the proposal that ran last */
+    attribute ids, pointers;            /* of the pack that ran last */
+} fake;
 
 static size_t bytes_of(cudnnBackendAttributeType_t type)
 {
@@ -83,5 +90,70 @@ static cudnnStatus_t fake_set(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     memcpy(a->numbers, value, (size_t)count * bytes_of(type));
     return CUDNN_STATUS_SUCCESS;
 }
+
+static cudnnStatus_t fake_get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *value)
+{
+    fake_descriptor *d = descriptor;
+    *count = 1;
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+        fake.questions++;
+        const bool is_first = find(d, CUDNN_ATTR_ENGINEHEUR_MODE)->word == CUDNN_HEUR_MODE_A;
+        *count = is_first ? PROPOSALS : 1; /* the fallback is that of number 3 */
+        for (int i = 0; i < *count && i < most; i++) {
+            fake_descriptor *made = ((void **)value)[i];
+            made->number = is_first ? i : PROPOSALS - 1;
+            fake_set(made, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                     find(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)->pointers);
+        }
+    } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+        (*(fake_descriptor **)value)->number = d->number;
+    } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
+        *(cudnnBackendNumericalNote_t *)value = fake.notes[d->number];
+    } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+        *(int64_t *)value = OWN_BYTES;
+    } else {
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+    (void)type;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_finish(cudnnBackendDescriptor_t descriptor)
+{
+    const fake_descriptor *d = descriptor;
+    return d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && fake.refuses_plans ? CUDNN_STATUS_NOT_SUPPORTED
+                                                                                    : CUDNN_STATUS_SUCCESS;
+}
+
+static void fake_error(char *text, size_t size)
+{
+    snprintf(text, size, "the library's own words");
+}
+
+/* What a graph computes; whoever includes this file defines it. */
+static void fake_compute_graph(const fake_descriptor *graph, const fake_descriptor *pack);
+
+static cudnnStatus_t fake_run(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+{
+    const fake_descriptor *proposal = find_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    EXPECT(handle != NULL);
+    if (fake.refuses_runs) return CUDNN_STATUS_EXECUTION_FAILED;
+    memset(find(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)->pointers[0], 0xff, OWN_BYTES);
+    fake.runs++;
+    fake.last = proposal->number;
+    fake.ids = *find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    fake.pointers = *find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    fake_compute_graph(find_descriptor(proposal, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), pack);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static const vt_cudnn fake_functions = {.cudnnGetLastErrorString = fake_error,
+                                        .cudnnBackendCreateDescriptor = fake_make,
+                                        .cudnnBackendDestroyDescriptor = fake_drop,
+                                        .cudnnBackendSetAttribute = fake_set,
+                                        .cudnnBackendGetAttribute = fake_get,
+                                        .cudnnBackendFinalize = fake_finish,
+                                        .cudnnBackendExecute = fake_run};
 
 #endif
