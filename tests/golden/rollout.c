@@ -1,16 +1,9 @@
 /* A small ViT of rollout.h5 against PyTorch, trained over three steps of forecast, each from the one before: losses,
  * gradients through all steps, and ten updates; on every path of the CPU, the CUDA kernels on the host, and the GPU.
  * Tolerances are those of golden/vit.c. And PyTorch apart: gradients against finite differences. */
-#include "golden/gradients.h"
-#include "operations/paths.h"
+#include "golden/forecasts.h"
 
-enum { BATCH = 3, IN = 4, OUT = 2, HEIGHT = 11, WIDTH = 13, ROLLOUT = 3, STEPS = 10 };
-
-typedef struct {
-    hid_t file;
-    rig r;
-    vt_batch batch;
-} fixture;
+enum { BATCH = 3, IN = 4, OUT = 2, HEIGHT = 11, WIDTH = 13 };
 
 /* Targets of models with three fields, which no file has. */
 static float *three_fields(void)
@@ -23,40 +16,23 @@ static float *three_fields(void)
 
 static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, bool forcings, const char *settings)
 {
-    fixture f = {.file = golden_open(forcings ? "rollout_forcings.h5" : "rollout.h5")};
-    int64_t count, known = 0;
-    float *changes = golden_read_float(f.file, &count, "changes");
-    EXPECT_OK(vt_config_open_default(&f.r.config));
-    set_options(f.r.config, "img_size=[11,13] patch_size=4 pad=wrap n_history=1 n_in_channels=4 n_out_channels=2 "
-                            "embed_dim=16 depth=1 num_heads=2 num_iters=10 global_batch_size=3 rollout=3");
-    set_options(f.r.config,
-                SETTINGS("predict=%s missing=%s", tendency ? "tendency" : "state", gaps ? "mask" : "refuse"));
-    if (forcings) set_options(f.r.config, "forcings=cos_zenith,sin_day");
-    set_options(f.r.config, settings);
-    if (f.r.config->roles != NULL) set_options(f.r.config, "n_in_channels=2 n_out_channels=3");
-    EXPECT_OK(vt_config_resolve(f.r.config));
-    EXPECT_OK(path_open_trainers(isa, &f.r.backend));
     static const float own_changes[] = {0.6f, 0.8f, 1.1f, 0.7f};
-    f.r.task = open_weather(f.r.config, NULL, NULL, f.r.config->roles != NULL ? own_changes : changes, NULL);
-    const vt_trainer_options options = {.task = f.r.task, .steps = STEPS};
-    EXPECT_OK(vt_trainer_open(f.r.config, &options, f.r.backend, &f.r.trainer));
-    if (f.r.config->depth == 1 && f.r.config->roles == NULL)
-        golden_load(f.file, f.r.backend, vt_trainer_parameters(f.r.trainer));
-    f.batch = (vt_batch){.sample_count = BATCH,
-                         .global_count = BATCH,
-                         .steps = ROLLOUT,
-                         .tensors = {golden_read_float(f.file, &count, gaps ? "inputs_gaps" : "inputs"),
-                                     golden_read_float(f.file, &count, gaps ? "targets_gaps" : "targets")}};
-    EXPECT(count == BATCH * ROLLOUT * OUT * HEIGHT * WIDTH);
-    if (f.r.config->roles != NULL) f.batch.tensors[VT_TENSOR_TARGET] = three_fields();
+    const bool has_roles = strstr(settings, "roles=") != NULL;
+    vt_config *config = config_with(
+        1,
+        SETTINGS("img_size=[11,13] patch_size=4 pad=wrap n_history=1 n_in_channels=4 n_out_channels=2 embed_dim=16 "
+                 "depth=1 num_heads=2 num_iters=10 global_batch_size=3 rollout=3 predict=%s missing=%s",
+                 tendency ? "tendency" : "state", gaps ? "mask" : "refuse"),
+        SETTINGS("%s %s %s", forcings ? "forcings=cos_zenith,sin_day" : "", settings,
+                 has_roles ? "n_in_channels=2 n_out_channels=3" : ""));
+    fixture f = open_trained(forcings ? "rollout_forcings.h5" : "rollout.h5", isa, config,
+                             has_roles ? own_changes : NULL, gaps);
+    int64_t known = 0;
+    if (config->depth == 1 && !has_roles) golden_load(f.file, f.r.backend, rig_parameters(&f.r));
+    if (has_roles) f.batch.tensors[VT_TENSOR_TARGET] = three_fields();
     if (forcings) f.batch.tensors[VT_TENSOR_FORCINGS] = golden_read_float(f.file, &known, "forcings");
-    EXPECT(known == (forcings ? count : 0)); /* as many as fields */
+    EXPECT(known == (forcings ? BATCH * ROLLOUT * OUT * HEIGHT * WIDTH : 0)); /* as many as fields */
     return f;
-}
-
-static void fixture_close(fixture *f)
-{
-    rig_close(&f->r);
 }
 
 static const struct {
@@ -73,13 +49,7 @@ GPU_TEST(ten_steps_over_rollouts_of_three)
         for (int kind = 0; kind < KINDS; kind++) {
             SCOPED(fixture) f =
                 open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings, "lr=1e-3");
-            const double *losses = golden_read(f.file, NULL, "%s/losses", kinds[kind].name);
-            for (int step = 0; step < STEPS; step++) {
-                vt_step_figures figures;
-                EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
-                if (step == 0) check_gradients(f.r.trainer, f.file, kinds[kind].name);
-                EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
-            }
+            check_losses(&f, kinds[kind].name, STEPS, true);
         }
     }
 }
@@ -92,12 +62,7 @@ GPU_TEST(rollouts_in_micro_batches)
     {
         for (int i = 0; i < 2; i++) {
             SCOPED(fixture) f = open_fixture(isa, true, true, false, settings[i]);
-            const double *losses = golden_read(f.file, NULL, "tendency_gaps/losses");
-            for (int step = 0; step < STEPS; step++) {
-                vt_step_figures figures;
-                EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
-                EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
-            }
+            check_losses(&f, "tendency_gaps", STEPS, false);
         }
     }
 }

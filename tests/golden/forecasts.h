@@ -1,10 +1,45 @@
-/* Gradients of a trainer's parameters: against those of a golden file, and against finite differences. */
-#ifndef VT_TESTS_GOLDEN_GRADIENTS_H
-#define VT_TESTS_GOLDEN_GRADIENTS_H
+/* Small ViTs that are trained over three steps of forecast, each from the one before, on the batch of a golden file:
+ * losses and gradients against those of the file, and gradients against finite differences. */
+#ifndef VT_TESTS_GOLDEN_FORECASTS_H
+#define VT_TESTS_GOLDEN_FORECASTS_H
 
 #include "golden/golden_file.h"
+#include "operations/paths.h"
 #include "rig.h"
 #include "test.h"
+
+enum { ROLLOUT = 3, STEPS = 10 };
+
+typedef struct {
+    hid_t file;
+    rig r;
+    vt_batch batch;
+} fixture;
+
+/* changes NULL: those of the file. */
+static inline fixture open_trained(const char *file, vt_cpu_isa isa, vt_config *config, const float *changes, bool gaps)
+{
+    fixture f = {.file = golden_open(file), .r.config = config};
+    const int64_t samples = config->global_batch_size;
+    int64_t count;
+    EXPECT_OK(path_open_trainers(isa, &f.r.backend));
+    f.r.task =
+        open_weather(config, NULL, NULL, changes != NULL ? changes : golden_read_float(f.file, NULL, "changes"), NULL);
+    const vt_trainer_options options = {.task = f.r.task, .steps = STEPS};
+    EXPECT_OK(vt_trainer_open(config, &options, f.r.backend, &f.r.trainer));
+    f.batch = (vt_batch){.sample_count = samples,
+                         .global_count = samples,
+                         .steps = ROLLOUT,
+                         .tensors = {golden_read_float(f.file, NULL, gaps ? "inputs_gaps" : "inputs"),
+                                     golden_read_float(f.file, &count, gaps ? "targets_gaps" : "targets")}};
+    EXPECT(count == samples * ROLLOUT * 2 * config->img_size[0] * config->img_size[1]);
+    return f;
+}
+
+static inline void fixture_close(fixture *f)
+{
+    rig_close(&f->r);
+}
 
 /* The gradient of k's bias is exactly 0: what is there is rounding. */
 static inline bool gradient_is_0(const vt_parameter *parameter)
@@ -26,6 +61,17 @@ static inline void check_gradients(vt_trainer *trainer, hid_t file, const char *
         backend->copy_to_host(backend, gradient, parameter->gradient, (size_t)parameter->count * sizeof *gradient);
         const double difference = golden_difference(gradient, expected, parameter->count);
         EXPECT(difference < 1e-4, "%s: %s differs by %g", group, parameter->name, difference);
+    }
+}
+
+/* So many steps against PyTorch's of this name; gradients: those of the first step, too. */
+static inline void check_losses(fixture *f, const char *name, int steps, bool gradients)
+{
+    const double *losses = golden_read(f->file, NULL, "%s/losses", name);
+    for (int step = 0; step < steps; step++) {
+        const double loss = rig_train(&f->r, &f->batch, 1);
+        if (step == 0 && gradients) check_gradients(f->r.trainer, f->file, name);
+        EXPECT_NEAR(loss, losses[step], 1e-5 * losses[step]);
     }
 }
 
