@@ -6,9 +6,10 @@
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA)
 
 #define VT_HOST_CUDA /* cuda/cuda.h: kernels on the host */
+#include "operations/fake_runtime.h"
+
 #include "backend/times.h"
 #include "cuda/state.h"
-#include "operations/fake_runtime.h"
 
 /* ---- instead of the libraries ---- */
 
@@ -76,7 +77,6 @@ vt_status open_streams_path(vt_cpu_isa path, vt_backend **backend)
 {
     vt_status status = VT_OK;
     fake_runtime_begin(path == PATH_STREAMS_COPIES_LATE, path == PATH_STREAMS_COPIES_EARLY);
-    fake_runtime_allow_forks();
     vt_host_cuda_hand_to(fake_runtime_do);
     VT_TRY(streams_open(0, true, backend));
     ((vt_cuda_state *)(*backend)->state)->common.exact_float32 = true;

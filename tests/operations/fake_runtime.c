@@ -1,6 +1,5 @@
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA)
 
-#define VT_FAKE_RUNTIME_ITSELF
 #include "operations/fake_runtime.h"
 
 #include <stdint.h>
@@ -80,7 +79,6 @@ static struct {
     bool first_at_once, others_at_once;
     fake_stream *streams; /* the first one created is the last of the list */
     const char *refused;
-    bool forks;  /* captures may go over to other streams */
     bool spoilt; /* the capture under way */
     int refuse_graphs;
     int64_t made; /* streams, events, graphs and memory that were not given back */
@@ -258,17 +256,19 @@ void fake_runtime_begin(bool first_at_once, bool others_at_once)
     fake.others_at_once = others_at_once;
     fake.refused = NULL;
     fake.refuse_graphs = 0;
-    fake.forks = false;
-}
-
-void fake_runtime_allow_forks(void)
-{
-    fake.forks = true;
 }
 
 void fake_runtime_do_in(cudaStream_t stream, void (*run)(const void *arguments), const void *arguments, size_t bytes)
 {
     give((fake_stream *)stream, &(task){.run = run, .arguments = (void *)(uintptr_t)arguments, .bytes = bytes});
+}
+
+void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes)
+{
+    fake_stream *first = fake.streams;
+    VT_ASSERT(first != NULL);
+    while (first->next != NULL) first = first->next;
+    fake_runtime_do_in((cudaStream_t)first, run, arguments, bytes);
 }
 
 fake_channel *fake_channel_open(void)
@@ -286,14 +286,6 @@ void fake_runtime_meet(cudaStream_t stream, fake_channel *channel, bool sends, v
 {
     VT_ASSERT(is_on_device(memory));
     give((fake_stream *)stream, &(task){.channel = channel, .sends = sends, .memory = memory, .room = bytes});
-}
-
-void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes)
-{
-    fake_stream *first = fake.streams;
-    VT_ASSERT(first != NULL);
-    while (first->next != NULL) first = first->next;
-    give(first, &(task){.run = run, .arguments = (void *)(uintptr_t)arguments, .bytes = bytes});
 }
 
 const char *fake_runtime_refused(void)
@@ -361,7 +353,6 @@ cudaError_t fake_cudaEventDestroy(cudaEvent_t event)
 cudaError_t fake_cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream;
-    if (!fake.forks) REFUSE("recording an event that others look at");
     fake_event *e = (fake_event *)event;
     *e = s->capture != NULL ? (fake_event){s, s->capture->count, true, e->takes_times}
                             : (fake_event){s, s->list.count, false, e->takes_times};
@@ -375,7 +366,7 @@ cudaError_t fake_cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, uns
     fake_stream *s = (fake_stream *)stream;
     (void)flags;
     if (e->stream == NULL) return cudaSuccess;
-    if (!e->captured && (s->capture != NULL || !fake.forks)) REFUSE("waiting for an event from outside");
+    if (!e->captured && s->capture != NULL) REFUSE("waiting for an event from outside");
     if (e->captured && e->stream->capture == NULL) return cudaErrorInvalidValue; /* of a capture that is over */
     if (e->captured && s->capture == NULL) {
         s->capture = vt_allocate(1, sizeof *s->capture, "a test");

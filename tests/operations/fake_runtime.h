@@ -2,52 +2,11 @@
  * stream waits there; it runs when it must (someone waits for it), or as soon as it may, as `fake_runtime_begin` says:
  * anything that depends on an order that CUDA does not guarantee shows up as wrong numbers. Host code can't access the
  * device's memory, which is full of NaN at first, and again when it is freed. A capture refuses what CUDA's refuses.
- * Include it before a file that is to run over it: every call that it knows goes to the stand-in. */
+ * Include it before everything else of CUDA, and then the file that is to run over it. */
 #ifndef VT_TESTS_OPERATIONS_FAKE_RUNTIME_H
 #define VT_TESTS_OPERATIONS_FAKE_RUNTIME_H
 
-#include <cuda_runtime_api.h>
-#include <stdbool.h>
-
-/* From here on: whether work on the first stream that is created, and on the others, runs late or at once. */
-void fake_runtime_begin(bool first_at_once, bool others_at_once);
-/* run(arguments [bytes, copied]), queued in the first stream. */
-void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
-/* The same in a stream. */
-void fake_runtime_do_in(cudaStream_t stream, void (*run)(const void *arguments), const void *arguments, size_t bytes);
-
-/* Captures may go over to other streams by events, until fake_runtime_begin. Without this such calls are refused. */
-void fake_runtime_allow_forks(void);
-
-/* A one-way connection between two streams, as of two ranks. The n-th memory [bytes] of the receiving end gets that of
- * the sending end once the work before both is over, and neither stream goes on before. */
-typedef struct fake_channel fake_channel;
-fake_channel *fake_channel_open(void);
-void fake_channel_close(fake_channel *channel);
-void fake_runtime_meet(cudaStream_t stream, fake_channel *channel, bool sends, void *memory, size_t bytes);
-
-/* A call that was made during a capture although CUDA refuses it there; NULL: none. */
-const char *fake_runtime_refused(void);
-/* Has everything that was created been released? */
-bool fake_runtime_is_clean(void);
-/* The next `count` graphs can't be instantiated. */
-void fake_runtime_refuse_graphs(int count);
-
-/* The calls that it knows, each by its own name behind fake_. */
-/* clang-format off */
-#define FAKE_CALLS(F) \
-    F(cudaGetErrorString) F(cudaGetLastError) F(cudaGetDevice) F(cudaEventQuery) F(cudaStreamIsCapturing) \
-    F(cudaThreadExchangeStreamCaptureMode) F(cudaGetDeviceCount) F(cudaSetDevice) F(cudaGetDeviceProperties) \
-    F(cudaMemGetInfo) F(cudaPointerGetAttributes) F(cudaMalloc) F(cudaFree) F(cudaHostAlloc) F(cudaFreeHost) \
-    F(cudaMemsetAsync) F(cudaMemcpyAsync) F(cudaStreamCreateWithFlags) F(cudaStreamDestroy) F(cudaStreamSynchronize) \
-    F(cudaStreamWaitEvent) F(cudaEventCreateWithFlags) F(cudaEventDestroy) F(cudaEventRecord) \
-    F(cudaEventSynchronize) F(cudaEventElapsedTime) F(cudaStreamBeginCapture) F(cudaStreamEndCapture) \
-    F(cudaGraphInstantiate) F(cudaGraphLaunch) F(cudaGraphDestroy) F(cudaGraphExecDestroy)
-/* clang-format on */
-#define FAKE_DECLARE(name) extern __typeof__(name) fake_##name;
-FAKE_CALLS(FAKE_DECLARE)
-
-#ifndef VT_FAKE_RUNTIME_ITSELF
+/* Each call that it knows has its own name behind fake_, also in CUDA's own header. */
 #define cudaGetErrorString fake_cudaGetErrorString
 #define cudaGetLastError fake_cudaGetLastError
 #define cudaGetDevice fake_cudaGetDevice
@@ -56,8 +15,6 @@ FAKE_CALLS(FAKE_DECLARE)
 #define cudaThreadExchangeStreamCaptureMode fake_cudaThreadExchangeStreamCaptureMode
 #define cudaGetDeviceCount fake_cudaGetDeviceCount
 #define cudaSetDevice fake_cudaSetDevice
-#undef cudaGetDeviceProperties
-#define cudaGetDeviceProperties fake_cudaGetDeviceProperties
 #define cudaMemGetInfo fake_cudaMemGetInfo
 #define cudaPointerGetAttributes fake_cudaPointerGetAttributes
 #define cudaMalloc fake_cudaMalloc
@@ -81,6 +38,32 @@ FAKE_CALLS(FAKE_DECLARE)
 #define cudaGraphLaunch fake_cudaGraphLaunch
 #define cudaGraphDestroy fake_cudaGraphDestroy
 #define cudaGraphExecDestroy fake_cudaGraphExecDestroy
-#endif
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+
+extern __typeof__(cudaGetDeviceProperties) fake_cudaGetDeviceProperties; /* which may be a macro there */
+#undef cudaGetDeviceProperties
+#define cudaGetDeviceProperties fake_cudaGetDeviceProperties
+
+/* From here on: whether work on the first stream that is created, and on the others, runs late or at once. */
+void fake_runtime_begin(bool first_at_once, bool others_at_once);
+/* run(arguments [bytes, copied]), queued in the first stream. */
+void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
+/* The same in a stream. */
+void fake_runtime_do_in(cudaStream_t stream, void (*run)(const void *arguments), const void *arguments, size_t bytes);
+
+/* A one-way connection between two streams, as of two ranks. The n-th memory [bytes] of the receiving end gets that of
+ * the sending end once the work before both is over, and neither stream goes on before. */
+typedef struct fake_channel fake_channel;
+fake_channel *fake_channel_open(void);
+void fake_channel_close(fake_channel *channel);
+void fake_runtime_meet(cudaStream_t stream, fake_channel *channel, bool sends, void *memory, size_t bytes);
+
+/* A call that was made during a capture although CUDA refuses it there; NULL: none. */
+const char *fake_runtime_refused(void);
+/* Has everything that was created been released? */
+bool fake_runtime_is_clean(void);
+/* The next `count` graphs can't be instantiated. */
+void fake_runtime_refuse_graphs(int count);
 
 #endif

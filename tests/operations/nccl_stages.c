@@ -5,9 +5,10 @@
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA) && defined(VT_HAS_NCCL)
 
+#include "operations/fake_runtime.h"
+
 #include "base/memory.h"
 #include "libraries.h"
-#include "operations/fake_runtime.h"
 #include "training/trainer_inside.h"
 
 /* ---- NCCL ---- */
@@ -429,7 +430,6 @@ static void close_wires(void)
 static void open_all(stage *all, int stages, int parts, int order)
 {
     fake_runtime_begin((order & 1) != 0, (order & 2) != 0);
-    fake_runtime_allow_forks();
     for (int s = 0; s < stages; s++) open_stage(&all[s], s, stages, parts);
     for (int parity = 0; parity < 2; parity++)
         for (int s = 0; s < stages; s++) connect(&all[s], parity);
