@@ -32,6 +32,7 @@ ends() {
     [ "$(ls pid-* | wc -l)" -eq 4 ]
     gone $(cat pid-*) $(processes)
 }
+ends_saying() { ends any; says_once "$@"; } # PART...: it fails, with one message that holds every PART
 # Those of the program in this directory: the ranks, and with each the one in which it tries files.
 processes() {
     local process
@@ -60,8 +61,7 @@ test_a_stopped_rank() {
     start --comm_timeout=3 --tensor_parallel=2
     at_step 3
     kill -STOP "$(cat pid-2)"
-    ends any
-    says_once "rank 0 on " "rank 2 (" "pid $(cat pid-2)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
+    ends_saying "rank 0 on " "rank 2 (" "pid $(cat pid-2)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
 }
 
 test_a_rank_that_cannot_open_its_file() {
@@ -70,16 +70,14 @@ test_a_rank_that_cannot_open_its_file() {
     truncate -s 3000 other/data/train/2001.h5
     echo 'cd other' >rank-2
     start
-    ends any
-    says_once "rank 2 on " "2001.h5"
+    ends_saying "rank 2 on " "2001.h5"
     [ ! -e runs ]
 }
 
 test_a_file_on_which_hdf5_crashes() {
     cp "$TOP/tests/fuzz/corpus/fields/fill_value_crash" data/train/2001.h5
     start
-    ends any
-    says_once "2001.h5: HDF5 crashed (Segmentation fault) when it was tried in a process of its own"
+    ends_saying "2001.h5: HDF5 crashed (Segmentation fault) when it was tried in a process of its own"
 }
 
 # A value that only one rank of the context axis reads, in the middle of a run: not with the others' rows.
@@ -87,8 +85,7 @@ test_a_rank_that_cannot_read_its_rows() {
     # time 40, channel 1, row 10 of 12, the fourth point: of the last four rows; NaN
     overwrite data/train/2001.h5 $((((40 * 3 + 1) * 12 + 10) * 20 + 3)) "$NAN"
     start --context_parallel=4
-    ends any
-    says_once "rank " "NaN" "2001.h5"
+    ends_saying "rank " "NaN" "2001.h5"
     refuted grep '^vitrain: rank [01] ' <<<"$output"
     contains "$(cat "$(run_directory)/out.log")" "ERROR - all ranks: stop: rank "
 }
@@ -98,16 +95,14 @@ test_a_full_disk_of_one_rank() {
     start --checkpoint_every=4
     at_step 5
     prlimit --pid "$(cat pid-3)" --fsize=4096
-    ends any
-    says_once "checkpoint of step " "rank 3 on " "shard-00003-of-00004.h5" "File too large"
+    ends_saying "checkpoint of step " "rank 3 on " "shard-00003-of-00004.h5" "File too large"
     [ ! -e "$(run_directory)"/checkpoints/*.tmp ]
     goes_on
 }
 
 test_gradients_that_are_not_finite() {
     start --lr=1e6 --weight_decay=1e3 --optimizer=SGD
-    ends any
-    says_once "the gradients are not finite"
+    ends_saying "the gradients are not finite"
 }
 
 test_other_options_on_one_rank() {
@@ -116,8 +111,7 @@ test_other_options_on_one_rank() {
         echo "set -- \"\$@\" $flag" >rank-1
         name=${flag#--}
         start
-        ends any
-        says_once "rank 1 on " "all ranks need the same options" "'${name%%=*}: "
+        ends_saying "rank 1 on " "all ranks need the same options" "'${name%%=*}: "
         [ ! -e runs ]
     done
     echo 'set -- "$@" --num_threads=2' >rank-1 # which machines may need
@@ -135,23 +129,20 @@ test_other_files_on_one_rank() {
     rm -rf node/data
     "$VITRAIN" synth node/data --img_size=[12,20] --channels=3 --steps_per_year=30 --valid_steps=8 >/dev/null
     start --data_dir=data
-    ends any
-    says_once "rank 1 on " "data/train/2001.h5: " " bytes' here, 'data/train/2001.h5: " " bytes' on rank 0: all ranks need the same data"
+    ends_saying "rank 1 on " "data/train/2001.h5: " " bytes' here, 'data/train/2001.h5: " " bytes' on rank 0: all ranks need the same data"
     rm -rf node/data
     cp -r data node
     for file in means stds; do
         cp data/stats/time_diff_stds.npy node/data/stats/global_$file.npy
         start --data_dir=data
-        ends any
-        says_once "rank 1 on " "'global_${file}_path: crc32c " " on rank 0: all ranks need the same data"
+        ends_saying "rank 1 on " "'global_${file}_path: crc32c " " on rank 0: all ranks need the same data"
         cp data/stats/global_$file.npy node/data/stats
     done
     train --data_dir=data --num_epochs=1 --run_num=a --expdir=one >/dev/null
     train --data_dir=data --num_epochs=1 --run_num=a --seed=5 --expdir=node/one >/dev/null
     for file in "--init_from=one/demo/1CPU/a" "--resume=one/demo/1CPU/a/checkpoints/best" "--init_from=one/demo/1CPU/a --zero_stage=3"; do
         start --data_dir=data --num_epochs=2 $file
-        ends any
-        says_once "rank 1 on " "checkpoint.h5: crc32c " " on rank 0: ranks would begin with parameters of different files; copy one to all nodes"
+        ends_saying "rank 1 on " "checkpoint.h5: crc32c " " on rank 0: ranks would begin with parameters of different files; copy one to all nodes"
     done
     [ $((SECONDS - seconds)) -lt 300 ] # none of them waited for comm_timeout, 600 s
     rm -rf node
@@ -159,12 +150,10 @@ test_other_files_on_one_rank() {
 
 test_options_that_cannot_be() {
     start --tensor_parallel=3
-    ends any
-    says_once "rank 0 on " "tensor_parallel 3"
+    ends_saying "rank 0 on " "tensor_parallel 3"
     echo 'set -- "$@" --nonsense=3' >rank-2
     start
-    ends any
-    says_once "rank 2 on " "unknown flag --nonsense"
+    ends_saying "rank 2 on " "unknown flag --nonsense"
 }
 
 test_signals_end_it_with_a_checkpoint() {

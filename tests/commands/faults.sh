@@ -1,7 +1,8 @@
 # A run that survives: crashes, failing calls, memory that runs out, numbers that are not finite, long runs. Some of what
 # `make faults` does in full; docs/reliability.md says what each shows.
 
-fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
+export SHIM="$(dirname "$TESTS")/fault_shim.so"
+fault() { "$TOP/tests/faults/$@"; }
 
 test_killed_six_times() { fault crash 6; }
 long_killed_fifty_times() { fault crash 50; }
@@ -17,7 +18,7 @@ long_calls_that_fail_with_a_language_model() { MODEL=language MORE=--async_check
 test_calls_that_fail_on_a_zarr_store() { fault zarr 5; }
 # Each memory request of the rarer paths of a short run: it ends with a message, not in a crash.
 test_memory_that_runs_out_elsewhere() {
-    export SHIM="$(dirname "$TESTS")/fault_shim.so" FAULT_REPORT=$PWD/report
+    export FAULT_REPORT=$PWD/report
     can_refuse_memory
     local n
     for part in unit/safetensors/what_the_package_writes unit/choices/choices_as_text; do
@@ -40,7 +41,7 @@ long_memory_and_open_files_stay_flat() {
 . "$TOP/tests/faults/common"
 
 test_a_shim_that_is_not_loaded_is_noticed() {
-    SHIM="$(dirname "$TESTS")/fault_shim.so" can_preload
+    can_preload
     for name in "crash 20" "io 20" "memory 97 997"; do
         SHIM=/nowhere.so refuses "/nowhere.so was not loaded" -- timeout $HANG "$TOP/tests/faults/"$name
     done
@@ -48,7 +49,6 @@ test_a_shim_that_is_not_loaded_is_noticed() {
 
 # A run that is killed behind its last checkpoint: --resume makes it what it would have been, once.
 test_killed_behind_the_last_checkpoint() {
-    SHIM="$(dirname "$TESTS")/fault_shim.so"
     can_preload
     tiny_data
     cp -r data/valid data/test
@@ -95,7 +95,6 @@ test_killed_behind_the_last_checkpoint() {
 
 # On a file system without symbolic links `best` is a file, which every command follows.
 test_best_without_links() {
-    SHIM="$(dirname "$TESTS")/fault_shim.so"
     can_preload
     tiny_data
     local kept=runs/demo/1CPU/00/checkpoints first path
@@ -180,7 +179,6 @@ test_too_large_over_ranks() {
 # A small allocation that fails on one rank ends the job, even if the launcher lets the others live.
 test_memory_that_one_rank_lacks() {
     needs_mpi
-    SHIM="$(dirname "$TESTS")/fault_shim.so"
     can_refuse_memory
     tiny_data
     export OMPI_MCA_orte_abort_on_non_zero_status=0 OMPI_MCA_orte_allowed_exit_without_sync=1
@@ -221,7 +219,6 @@ test_no_way_out_of_the_directory() {
 
 # Of each file of the data that the limit of open files keeps closed the message says so, and what to do.
 test_the_limit_of_open_files() {
-    SHIM="$(dirname "$TESTS")/fault_shim.so"
     can_preload
     tiny_data
     local n told=0

@@ -11,8 +11,7 @@ make_data
 test_every_reader_gives_the_same_bits() {
     make_data --force --compress=2 --chunk_times=4
     says "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)" "  Waited for data " -- train --run_num=auto
-    train --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >log
-    contains "$(cat log)" "reading: through HDF5, 0 threads: each step waits for its batch"
+    says "reading: through HDF5, 0 threads: each step waits for its batch" -- train --run_num=serial --data_loader_config=pytorch --num_data_workers=0
     says "reading: past HDF5, 5 threads" -- train --run_num=many --data_loader_config=dali --num_data_workers=5 --prefetch=2
     says "reading: through HDF5, 3 threads" -- train --run_num=native --data_loader_config=native --num_data_workers=3
     for reader in "pytorch --num_data_workers=0" "dali --num_data_workers=5" "native --num_data_workers=2"; do

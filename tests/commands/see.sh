@@ -335,8 +335,7 @@ test_evaluate_on_ranks_that_meet() {
     begin=$(date +%s%N)
     two --limit_nsamples_val=1 --rollout=2500 >said
     patience=$(awk -v begin=$begin -v end="$(date +%s%N)" 'BEGIN { print (end - begin) / 3e9 }') # a third of the time that it takes here
-    two --limit_nsamples_val=1 --rollout=2500 --comm_timeout=$patience >said
-    contains "$(cat said)" "1 initial times, 2500 steps"
+    says "1 initial times, 2500 steps" -- two --limit_nsamples_val=1 --rollout=2500 --comm_timeout=$patience
     synth damaged --steps_per_year=13 --valid_steps=13 --compress=1
     printf 'damaged damaged' | dd of=damaged/valid/2002.h5 bs=1 seek=$(($(wc -c <damaged/valid/2002.h5) * 3 / 5)) conv=notrunc status=none
     fails any two --data_dir=damaged --limit_nsamples_val=8 --rollout=1
@@ -556,8 +555,7 @@ test_predict_ncdump() {
     needs netcdf-bin ncdump
     predict --time=2003-01-02 --steps=2 --output=f.nc --split=test >/dev/null
     [ "$(ncdump -k f.nc)" = netCDF-4 ]
-    ncdump -t -v time f.nc >dump
-    contains "$(cat dump)" 'float t2m(time, lat, lon)' '"2003-01-02 06", "2003-01-02 12"'
+    says 'float t2m(time, lat, lon)' '"2003-01-02 06", "2003-01-02 12"' -- ncdump -t -v time f.nc
     # times 6 minutes apart: in the units of the data
     command -v ncgen >/dev/null || return 0
     mkdir minutes
@@ -565,8 +563,7 @@ test_predict_ncdump() {
     local set="--valid_data_path=minutes --variables=[u10,v10,t2m] --accept=[step]"
     says "1 step of 6 min" " 6 min " -- evaluate --rollout=1 --output=scores $set
     says "2003-01-02 00:12 to 2003-01-02 00:18 UTC" -- predict --time=2003-01-02T00:06 --steps=2 --output=g.nc $set
-    ncdump -v time g.nc >dump
-    contains "$(cat dump)" 'time:units = "minutes since 2003-01-02 00:00:00"' ' time = 12, 18 ;'
+    says 'time:units = "minutes since 2003-01-02 00:00:00"' ' time = 12, 18 ;' -- ncdump -v time g.nc
 }
 
 test_report() {
@@ -731,6 +728,5 @@ test_watch_tells_of_a_killed_run() {
     wait_until has_lines 2 $RUNS/killed/epochs.csv
     kill -KILL $first
     wait $first || true
-    timeout $HANG "$VITRAIN" watch $RUNS/killed --interval=0.2 >said
-    contains "$(cat said)" "interrupted, no process runs it; its last line: "
+    says "interrupted, no process runs it; its last line: " -- timeout $HANG "$VITRAIN" watch $RUNS/killed --interval=0.2
 }
