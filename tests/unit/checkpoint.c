@@ -11,18 +11,11 @@
 #include "checkpoint/find.h"
 #include "checkpoint/inside.h"
 #include "checkpoint/store.h"
-#include "operations/guarded.h"
-#include "rig.h"
+#include "small_model.h"
 #include "storage/safetensors.h"
 #include "test.h"
 
-enum { BATCH = 4, SAMPLES = 2 * BATCH, PLANE = 8 * 12 }; /* SAMPLES: of an epoch */
-
-typedef struct {
-    rig rig;
-    float input[BATCH * 2 * PLANE], target[BATCH * 2 * PLANE];
-    vt_checkpoint_subject subject;
-} model;
+enum { SAMPLES = 2 * BATCH }; /* of an epoch */
 
 static const char *const channel_names[] = {"u10", "t2m"};
 
@@ -35,28 +28,10 @@ static void name_channels(model *m, const char *const *names, int64_t count)
 
 static void open_model(model *m, const char *name, const char *value)
 {
-    static const char settings[] = "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=2 "
-                                   "num_heads=2 num_iters=10 global_batch_size=4 dropout=0.2";
-    static const float means[3] = {1, 2, 3}, stds[3] = {3, 4, 5}; /* of two channels, or three */
-    *m = (model){.rig = {.config = config_with(1, settings, name != NULL ? SETTINGS("%s=%s", name, value) : "")}};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
-    EXPECT_OK(rig_open(&m->rig, means, stds, false));
-    fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
-    fill_random(m->target, BATCH * 2 * PLANE, 2, 3);
-    m->subject = vt_trainer_subject(m->rig.trainer);
+    static const char own[] = "depth=2 dropout=0.2";
+    open_small(m, name != NULL ? SETTINGS("%s %s=%s", own, name, value) : own);
     m->subject.training_samples = SAMPLES;
     name_channels(m, channel_names, 2);
-}
-
-static void model_close(model *m)
-{
-    rig_close(&m->rig);
-}
-
-static void train_steps(model *m, int count)
-{
-    vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
-    rig_train(&m->rig, &batch, count);
 }
 
 static bool same_bits(const model *a, const model *b)

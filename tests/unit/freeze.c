@@ -1,47 +1,14 @@
 /* Parameters that a run leaves as they are (freeze). */
-#include "config/stages.h"
-#include "operations/guarded.h"
-#include "rig.h"
+#include "small_model.h"
 #include "test.h"
 #include "training/plan.h"
 
-enum { BATCH = 4, PLANE = 8 * 12 };
-
-typedef struct {
-    rig rig;
-    float input[BATCH * 2 * PLANE], target[BATCH * 3 * 2 * PLANE];
-} model;
-
-static vt_config *configure(const char *settings)
+/* freeze: patterns, or NULL */
+static vt_config *configure(const char *settings, const char *freeze)
 {
-    return config_with(1,
-                       "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=3 num_heads=2 "
-                       "num_iters=10 global_batch_size=4",
-                       settings);
-}
-
-static void open_model(model *m, const char *settings, const char *freeze)
-{
-    *m = (model){.rig = {.config = configure(settings)}};
-    if (freeze != NULL) EXPECT_OK(vt_config_set(m->rig.config, "freeze", freeze));
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
-    EXPECT_OK(rig_open(&m->rig, NULL, NULL, false));
-    fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
-    fill_random(m->target, BATCH * 3 * 2 * PLANE, 2, 3);
-}
-
-static void model_close(model *m)
-{
-    rig_close(&m->rig);
-}
-
-static double train_steps(model *m, int count)
-{
-    vt_batch batch = {.sample_count = BATCH,
-                      .global_count = BATCH,
-                      .steps = vt_config_longest_rollout(m->rig.config),
-                      .tensors = {m->input, m->target}};
-    return rig_train(&m->rig, &batch, count);
+    vt_config *config = small_config(settings);
+    if (freeze != NULL) EXPECT_OK(vt_config_set(config, "freeze", freeze));
+    return config;
 }
 
 /* Their values after a run; of a model that has the same parameters in another order. */
@@ -96,14 +63,14 @@ TEST(gradients_of_what_is_trained)
                                            "rollout=3 rollout_gradient=last predict=tendency"};
     for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
         SCOPED(model) whole;
-        open_model(&whole, settings[s], NULL);
+        open_small(&whole, settings[s]);
         const double loss = train_steps(&whole, 1);
         for (int i = 0; i < PATTERNS; i++) {
             SCOPED(model) frozen, initial;
-            open_model(&frozen, settings[s], patterns[i]);
+            open_small_of(&frozen, configure(settings[s], patterns[i]), false);
             EXPECT(train_steps(&frozen, 1) == loss, "%s", settings[s]);
             check_gradients(&frozen, &whole, SETTINGS("%s with %s", settings[s], patterns[i]));
-            open_model(&initial, settings[s], NULL);
+            open_small(&initial, settings[s]);
             check_values(&frozen, &initial, patterns[i]);
         }
     }
@@ -124,8 +91,8 @@ TEST(what_is_frozen_stays_as_it_is)
     for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
         for (int i = 0; i < PATTERNS; i++) {
             SCOPED(model) frozen, initial;
-            open_model(&frozen, settings[s], patterns[i]);
-            open_model(&initial, settings[s], NULL);
+            open_small_of(&frozen, configure(settings[s], patterns[i]), false);
+            open_small(&initial, settings[s]);
             const double first = train_steps(&frozen, 1), last = train_steps(&frozen, 5);
             EXPECT(last < first, "%s, %s: %g to %g", settings[s], patterns[i], first, last);
             if (frozen.rig.config->ema_decay > 0) {
@@ -141,9 +108,8 @@ TEST(what_is_frozen_stays_as_it_is)
 /* Of a parameter's numbers, padding included. */
 static double bytes_of(const char *settings, const char *freeze, vt_memory_category category)
 {
-    SCOPED(vt_config) *config = configure(settings);
+    SCOPED(vt_config) *config = configure(settings, freeze);
     vt_plan plan;
-    if (freeze != NULL) EXPECT_OK(vt_config_set(config, "freeze", freeze));
     EXPECT_OK(vt_plan_make(config, &(vt_plan_options){0}, &plan));
     return vt_plan_bytes(&plan, category);
 }
@@ -219,8 +185,7 @@ TEST(patterns_that_are_refused)
         {"*.k.bias", "blocks.0.attn.k.bias is frozen, but blocks.0.attn.q.bias is not; they are"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         vt_plan plan;
-        SCOPED(vt_config) *config = configure("");
-        EXPECT_OK(vt_config_set(config, "freeze", cases[i].freeze));
+        SCOPED(vt_config) *config = configure("", cases[i].freeze);
         EXPECT_ERROR(vt_plan_make(config, &(vt_plan_options){0}, &plan), cases[i].message);
     }
 }

@@ -8,11 +8,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "journal/run_directory.h"
-#include "operations/guarded.h"
 #include "operations/paths.h"
 #include "optimizer/optimizer.h"
-#include "rig.h"
 #include "settings.h"
+#include "small_model.h"
 #include "test.h"
 #include "training/plan.h"
 #include "training/run_inside.h"
@@ -146,10 +145,10 @@ static int64_t count_parameters(int64_t dim)
     EXPECT_OK(vt_backend_open_dry(&dry));
     SCOPED(alone) one = open_alone(dry, 45 * 90);
     SCOPED(vt_parameters) *parameters = NULL;
-    SCOPED(vt_model) *model = NULL;
+    SCOPED(vt_model) *vit = NULL;
     one.config->embed_dim = dim; /* the rest of the tutorials' model is the default */
     EXPECT_OK(vt_parameters_open(dry, one.parallel, &parameters));
-    EXPECT_OK(vt_model_open(one.config, parameters, &model));
+    EXPECT_OK(vt_model_open(one.config, parameters, &vit));
     int64_t count = parameters->whole_count;
     EXPECT(parameters->count == 3 + 12 * 16 + 3);
     EXPECT(find_parameter(parameters, "blocks.11.attn.k.weight") != NULL);
@@ -278,43 +277,7 @@ TEST(the_table_of_optimizers)
 
 /* ---- a small model ---- */
 
-enum { BATCH = 4, IN = 2 * 8 * 12, TARGET = 2 * 8 * 12 };
-
-typedef struct {
-    rig rig;
-    float input[BATCH * IN], target[BATCH * TARGET];
-    vt_batch batch;
-} small_model;
-
-static void open_scheduled(small_model *m, const char *settings, bool gpipe)
-{
-    static const char common[] = "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=3 "
-                                 "num_heads=2 global_batch_size=4 num_iters=10 lr=1e-2";
-    static const float means[2] = {1, 2}, stds[2] = {3, 4};
-    *m = (small_model){.rig = {.config = config_with(1, common, settings)}};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
-    EXPECT_OK(rig_open(&m->rig, means, stds, gpipe));
-    fill_random(m->input, BATCH * IN, 1, 3);
-    fill_random(m->target, BATCH * TARGET, 2, 3);
-    m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
-}
-
-static void open_small(small_model *m, const char *settings)
-{
-    open_scheduled(m, settings, false);
-}
-
-static void small_model_close(small_model *m)
-{
-    rig_close(&m->rig);
-}
-
-static double train_steps(small_model *m, int count)
-{
-    return rig_train(&m->rig, &m->batch, count);
-}
-
-static double evaluate(small_model *m)
+static double evaluate(model *m)
 {
     SCOPED(vt_evaluation) sums;
     rig_evaluate(&m->rig, &m->batch, false, &sums);
@@ -324,7 +287,7 @@ static double evaluate(small_model *m)
 
 TEST(the_same_seed_gives_the_same_bits)
 {
-    SCOPED(small_model) a, b, other;
+    SCOPED(model) a, b, other;
     open_small(&a, "dropout=0.2");
     open_small(&b, "dropout=0.2");
     open_small(&other, "dropout=0.2 seed=7");
@@ -338,7 +301,7 @@ TEST(the_same_seed_gives_the_same_bits)
  * order of sums. */
 TEST(dropout_does_not_depend_on_micro_batches)
 {
-    SCOPED(small_model) whole, pieces;
+    SCOPED(model) whole, pieces;
     open_small(&whole, "dropout=0.3");
     open_small(&pieces, "dropout=0.3 grad_accumulation=4");
     for (int i = 0; i < 5; i++) {
@@ -349,7 +312,7 @@ TEST(dropout_does_not_depend_on_micro_batches)
 
 TEST(validation_has_no_dropout)
 {
-    SCOPED(small_model) with, without;
+    SCOPED(model) with, without;
     open_small(&with, "dropout=0.5");
     open_small(&without, "dropout=0");
     EXPECT(evaluate(&with) == evaluate(&without));
@@ -360,18 +323,19 @@ TEST(validation_has_no_dropout)
 TEST(forecast_is_what_is_evaluated)
 {
     enum { HEIGHT = 8, WIDTH = 12, CHANNEL = 1 };
-    SCOPED(small_model) m;
+    SCOPED(model) m;
     SCOPED(vt_evaluation) sums;
     float field[HEIGHT * WIDTH], target[HEIGHT * WIDTH];
     double sum = 0, weights = 0, std = 4; /* of channel 1 in open_small */
     open_small(&m, "dropout=0.3");
     train_steps(&m, 3);
-    vt_batch one = {.sample_count = 1, .global_count = 1, .tensors = {m.input + IN, m.target + TARGET}}; /* sample 1 */
+    vt_batch one = {
+        .sample_count = 1, .global_count = 1, .tensors = {m.input + FRAME, m.target + FRAME}}; /* sample 1 */
     rig_evaluate(&m.rig, &one, false, &sums);
     const vt_picture_part pictured = {.field = CHANNEL, .height = HEIGHT, .width = WIDTH};
     EXPECT_OK(vt_step_forecast(m.rig.trainer, &one, pictured, field, target));
     for (int i = 0; i < HEIGHT * WIDTH; i++) {
-        EXPECT_NEAR(target[i], m.target[TARGET + CHANNEL * HEIGHT * WIDTH + i], 1e-5);
+        EXPECT_NEAR(target[i], m.target[FRAME + CHANNEL * HEIGHT * WIDTH + i], 1e-5);
         double difference = ((double)field[i] - (double)target[i]) / std;
         const double weight = cos((90 - 180.0 * (i / WIDTH) / (HEIGHT - 1)) * M_PI / 180);
         sum += weight * difference * difference;
@@ -382,15 +346,15 @@ TEST(forecast_is_what_is_evaluated)
 
 TEST(training_learns_one_batch)
 {
-    SCOPED(small_model) m;
-    open_small(&m, "lr_schedule=none");
+    SCOPED(model) m;
+    open_small(&m, "lr_schedule=none lr=1e-2");
     double before = evaluate(&m);
     train_steps(&m, 150);
     double after = evaluate(&m);
     EXPECT(after < 0.5 * before, "loss %g, was %g", after, before);
 }
 
-static void check_rounded(const small_model *m, const char *settings)
+static void check_rounded(const model *m, const char *settings)
 {
     const vt_parameters *parameters = rig_parameters(&m->rig);
     for (int64_t i = 0; i < parameters->count; i++) {
@@ -412,7 +376,7 @@ TEST(every_optimizer_rounds_what_it_updates)
         for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) { /* the last */
             const char *settings = SETTINGS("optimizer=%s amp_mode=%s lr=1e-3 ema_decay=0.5",
                                             vt_optimizer_kinds[i]->name, half == 0 ? "bf16" : "fp16");
-            SCOPED(small_model) m;
+            SCOPED(model) m;
             vt_step_figures figures;
             open_small(&m, settings);
             check_rounded(&m, settings);
@@ -434,11 +398,11 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     /* kept: three blocks' 10 matrices each; with block three inputs, with linear also what attention made, and with
      * both one block at a time; the rest is the same */
     static const double most[] = {1, 0.85, 0.7};
-    SCOPED(small_model) kept;
+    SCOPED(model) kept;
     open_small(&kept, settings[0]);
     const double loss = train_steps(&kept, 5), bytes = (double)activation_bytes(kept.rig.trainer);
     for (int i = 1; i < 3; i++) {
-        SCOPED(small_model) again;
+        SCOPED(model) again;
         open_small(&again, settings[i]);
         EXPECT(train_steps(&again, 5) == loss, "%s", settings[i]);
         EXPECT(rig_same_values(&kept.rig, &again.rig), "%s", settings[i]);
@@ -453,7 +417,7 @@ TEST(outputs_that_are_kept_give_the_same_bits)
                                            "enable_jit=true amp_mode=fp16 dropout=0.2",
                                            "recompute=block amp_mode=bf16"};
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-        SCOPED(small_model) kept, again;
+        SCOPED(model) kept, again;
         open_small(&again, variants[i]);
         open_small(&kept, SETTINGS("keep_outputs=true %s", variants[i]));
         EXPECT(train_steps(&kept, 5) == train_steps(&again, 5), "%s", variants[i]);
@@ -467,10 +431,10 @@ TEST(micro_batches_in_flight_give_the_same_bits)
     static const char *const variants[] = {"amp_mode=none recompute=none", "amp_mode=bf16 recompute=block"};
     for (int i = 0; i < 2; i++) {
         const char *settings = SETTINGS("dropout=0.2 grad_accumulation=2 %s", variants[i]);
-        SCOPED(small_model) in_turn, together;
+        SCOPED(model) in_turn, together;
         vt_plan plans[2];
         open_small(&in_turn, settings);
-        open_scheduled(&together, settings, true);
+        open_small_of(&together, small_config(settings), true);
         EXPECT(train_steps(&in_turn, 5) == train_steps(&together, 5));
         EXPECT(rig_same_values(&in_turn.rig, &together.rig));
         EXPECT(evaluate(&in_turn) == evaluate(&together));
@@ -485,7 +449,7 @@ TEST(micro_batches_in_flight_give_the_same_bits)
 
 TEST(gradients_that_are_not_finite_change_nothing)
 {
-    SCOPED(small_model) m;
+    SCOPED(model) m;
     vt_step_figures figures;
     open_small(&m, "");
     const size_t bytes = rig_value_bytes(&m.rig);
@@ -500,7 +464,7 @@ TEST(gradients_that_are_not_finite_change_nothing)
 
 TEST(the_plan_matches_the_run)
 {
-    SCOPED(small_model) m;
+    SCOPED(model) m;
     vt_plan plan;
     open_small(&m, "");
     EXPECT_OK(vt_plan_make(m.rig.config, &(vt_plan_options){0}, &plan));
