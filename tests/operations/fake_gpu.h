@@ -14,8 +14,7 @@ static inline void *take_workspace(vt_backend *backend, size_t bytes)
 {
     vt_cuda_state *state = backend->state;
     free(state->workspace);
-    state->workspace = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    VT_ASSERT(state->workspace != NULL);
+    VT_ASSERT(posix_memalign(&state->workspace, 256, bytes) == 0);
     memset(state->workspace, 0xff, bytes);
     return state->workspace;
 }
