@@ -114,8 +114,7 @@ test_the_checkpoints_own_normalisation() {
     same_forecast
     # a run goes on with what it began with
     cp -r longer/stats data/stats
-    run --num_epochs=2 --resume >resumed.log
-    contains "$(cat resumed.log)" "are used; those of data/stats/global_means.npy differ from them"
+    says "are used; those of data/stats/global_means.npy differ from them" -- run --num_epochs=2 --resume
     make_set data
     run --num_epochs=2 --run_num=whole >/dev/null
     cmp <(tail -n 1 runs/base/1CPU/00/metrics.csv | cut -d, -f1-4) <(tail -n 1 runs/base/1CPU/whole/metrics.csv | cut -d, -f1-4)

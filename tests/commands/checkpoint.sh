@@ -23,11 +23,12 @@ start_run() { # TAG STEPS [flags]
     wait_until has_lines $((steps + 1)) "$RUNS/$tag/metrics.csv" || { cat "$tag.printed"; return 1; }
 }
 
-ended() { # STATUS: of $run
+end_by() { # SIGNAL STATUS: of $run
     local got=0
+    kill "-$1" "$run"
     gone "$run"
     wait "$run" || got=$?
-    [ "$got" -eq "$1" ] || { echo "exit status $got, expected $1"; return 1; }
+    [ "$got" -eq "$2" ] || { echo "exit status $got, expected $2"; return 1; }
 }
 
 synth
@@ -121,8 +122,7 @@ test_written_beside_the_steps() {
     [ "$(readlink $RUNS/whole/checkpoints/best)" = "$(readlink $RUNS/beside/checkpoints/best)" ]
     [ "$(grep -cE 'checkpoint step [0-9]+: [0-9.]+ s blocked, [0-9.]+ s writing$' printed)" -eq 5 ]
     start_run stopped 9 --num_epochs=40 --async_checkpoint
-    kill -TERM $run
-    ended 75
+    end_by TERM 75
     [ -z "$(find $RUNS/stopped -name '*.tmp')" ]
 }
 
@@ -132,8 +132,7 @@ test_stopped_by_a_signal_and_resumed() {
     local signal steps=9
     for signal in TERM INT USR1; do
         start_run parts $steps --num_epochs=40 --resume
-        kill -$signal $run
-        ended 75
+        end_by $signal 75
         contains "$(cat parts.printed)" "Stopped by SIG$signal after step"
         steps=$(wc -l <$RUNS/parts/metrics.csv) # the next one makes two steps of its own, or more
         steps=$((steps + 1))
@@ -146,8 +145,7 @@ test_stopped_by_other_signals() {
     local signal
     for signal in USR2 HUP XCPU; do
         start_run $signal 2 $ENDLESS
-        kill -$signal $run
-        ended 75
+        end_by $signal 75
         contains "$(cat $signal.printed)" "Stopped by SIG$signal after step"
         [ -d "$(newest $signal)" ]
     done
@@ -162,8 +160,7 @@ test_hangup_under_nohup() {
         kill -HUP $run
         steps=$(wc -l <$RUNS/00/metrics.csv)
         wait_until has_lines $((steps + 4)) $RUNS/00/metrics.csv # several steps later it still runs
-        kill -TERM $run
-        ended 75
+        end_by TERM 75
         contains "$(cat 00.printed)" "Stopped by SIGTERM after step"
         rm -r $RUNS
     done
@@ -172,8 +169,7 @@ test_hangup_under_nohup() {
 test_killed_and_resumed() {
     train --num_epochs=40 --run_num=whole >/dev/null
     start_run killed 20 --num_epochs=40 --checkpoint_every=3
-    kill -KILL $run
-    ended 137
+    end_by KILL 137
     mkdir -p $RUNS/killed/checkpoints/step-00009999.tmp
     : >$RUNS/killed/checkpoints/step-00009999.tmp/checkpoint.h5
     train --num_epochs=40 --run_num=killed --resume >/dev/null
@@ -194,8 +190,7 @@ test_stopped_at_the_end_of_an_epoch() {
     local steps line one="--num_iters=1 --embed_dim=64 --depth=8 --cpu_isa=plain" # a step: tenths of a second; the validation: seconds
     for steps in 0 1; do
         start_run $steps $steps $one
-        kill -TERM $run
-        ended 75
+        end_by TERM 75
         contains "$(cat $steps.printed)" "Stopped by SIGTERM after step 1"
         train $one --run_num=$steps --resume --limit_nsamples_val=64 >/dev/null
         for line in "Time taken for epoch 1 is" "Avg train loss" "Waited for data" "Avg val loss"; do
@@ -214,8 +209,7 @@ test_a_second_interrupt_ends_at_once() {
     start_run twice 0 $ENDLESS --data_dir=slow --img_size=[64,128] --embed_dim=128 --depth=8 --global_batch_size=128 --cpu_isa=plain
     kill -INT $run
     wait_until grep 'ShdPnd:.*[014589cd]$' /proc/$run/status # the first is no longer pending
-    kill -INT $run
-    ended 130
+    end_by INT 130
     [ ! -e $RUNS/twice/checkpoints ]
 }
 
@@ -241,8 +235,7 @@ test_read_while_it_is_written() {
             "$VITRAIN" $command >said 2>&1 || { echo "$command, try $i:"; cat said; kill $run; return 1; }
         done
     done
-    kill -TERM $run
-    ended 75
+    end_by TERM 75
     fails 75 train $ENDLESS --max_time=1 --checkpoint_every=1 --keep_last=1 --resume
     [ "$(ls -d $RUNS/00/checkpoints/step-* | wc -l)" -le 2 ] # what was held goes at the next save
 }
@@ -313,8 +306,7 @@ test_resumed_from_the_newest_of_its_own() {
     # the place in the file, and none at all
     printf 'demo:\n  resume: %s\n' "$first" >own.yaml
     says "resuming from $first: step 7, epoch 2" -- train --yaml_config=own.yaml --num_epochs=2 --run_num=c --lr_schedule=none --resume_newest
-    train --yaml_config=own.yaml --num_epochs=3 --run_num=c --lr_schedule=none --resume_newest >printed
-    contains "$(cat printed)" "resuming from $RUNS/c/checkpoints/step-00000014: step 14, epoch 3"
+    says "resuming from $RUNS/c/checkpoints/step-00000014: step 14, epoch 3" -- train --yaml_config=own.yaml --num_epochs=3 --run_num=c --lr_schedule=none --resume_newest
     says "there is no checkpoint in $RUNS/d/checkpoints, so the run starts afresh" -- train --num_epochs=1 --run_num=d --lr_schedule=none --resume_newest
     says "resuming from $RUNS/d/checkpoints/step-00000007: step 7, epoch 2" -- train --num_epochs=2 --run_num=d --lr_schedule=none --resume_newest
 }
@@ -465,8 +457,7 @@ test_stopped_together_with_the_reader_of_its_log() {
     wait $reader || true
     before=$(wc -l <"$RUNS/00/metrics.csv")
     wait_until has_lines $((before + 4)) "$RUNS/00/metrics.csv"
-    kill -INT $run # several lines later it still runs
-    ended 75
+    end_by INT 75 # several lines later it still runs
     contains "$(cat errors)" "vitrain: the log could not be written in full: Broken pipe"
     contains "$(cat $RUNS/00/out.log)" "Stopped by SIGINT after step"
     train $ENDLESS --max_time=1 --resume >printed || [ $? -eq 75 ]

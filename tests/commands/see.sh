@@ -315,8 +315,7 @@ test_evaluate_what_any_layout_trained() {
         ranks 2 runs$flags $flags
         "$VITRAIN" evaluate --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --rollout=3 --output=scores$flags >/dev/null
         for lead in 6 18; do near "$(column scores$flags rmse t2m $lead)" "$(column one rmse t2m $lead)"; done
-        "$VITRAIN" predict --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --time=2002-01-05T06:00 --steps=2 --output=f$flags.nc >said
-        contains "$(cat said)" "2 forecasts"
+        says "2 forecasts" -- "$VITRAIN" predict --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --time=2002-01-05T06:00 --steps=2 --output=f$flags.nc
     done
     fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --tensor_parallel=2
     says_once "a forecast needs whole layers on each rank, whatever the model was trained on"
@@ -400,8 +399,7 @@ test_predict() {
     says "f.nc: 3 forecasts of $RUNS/00/checkpoints/step-00000014, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels" -- predict --time=2002-01-02T06:00 --steps=3 --output=f.nc
     mkdir netcdf
     cp f.nc netcdf/forecast_2002.nc
-    "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify >said
-    contains "$(cat said)" "files: 1 file forecast_2002.nc, 3 times (0.75 days), 2 channels of [" "channels: u10" " t2m (K)"
+    says "files: 1 file forecast_2002.nc, 3 times (0.75 days), 2 channels of [" "channels: u10" " t2m (K)" -- "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify
     refuses "no variable 'snow'; found: " -- "$VITRAIN" inspect netcdf --variables=[u10,snow]
     refuses "netCDF: with --variables" -- "$VITRAIN" inspect netcdf
     refuses "variables: '[]' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]" -- "$VITRAIN" inspect netcdf --variables=[]
