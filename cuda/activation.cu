@@ -16,18 +16,14 @@ __device__ static inline float slope(vt_activation kind, float y)
 
 VT_KERNEL void bias_activation_kernel(vt_activation kind, const float *bias, vt_matrix y, bool wide)
 {
-    int64_t groups = vt_groups(y.columns), row, group;
-    for (int64_t i = vt_thread(); i < y.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
+    vt_each_group(y.rows, y.columns, [&](int64_t row, int64_t column, int count) {
         float values[VT_GROUP], added[VT_GROUP];
-        int64_t column = group * VT_GROUP;
-        int count = vt_count(y.columns, column);
         vt_raw own = vt_fetch(y, row * y.stride + column, count, wide);
         vt_load_floats(bias + column, count, wide, added);
         vt_widen_eight(y.type, own, values);
         for (int j = 0; j < VT_GROUP; j++) values[j] = activated(kind, values[j] + added[j]);
         vt_store(y, row * y.stride + column, count, wide, values);
-    }
+    });
 }
 
 void VT_CUDA_NAME(bias_activation_forward)(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)

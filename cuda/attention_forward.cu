@@ -158,22 +158,19 @@ void VT_CUDA_NAME(attention_draw)(vt_backend *backend, const vt_attention_shape 
 VT_KERNEL void merge_kernel(vt_attention_shape shape, vt_matrix part, const float *part_log_sum, vt_matrix out,
                             const float *log_sum, bool wide)
 {
-    int64_t groups = vt_groups(shape.head_dim), rows = shape.batch * shape.heads * shape.queries;
-    int64_t place, group;
-    for (int64_t i = vt_thread(); i < rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &place, &group);
+    const int64_t rows = shape.batch * shape.heads * shape.queries;
+    vt_each_group(rows, shape.head_dim, [&](int64_t place, int64_t first, int count) {
         int64_t unit = place / shape.queries, row = unit / shape.heads * shape.queries + place % shape.queries;
-        int64_t column = unit % shape.heads * shape.head_dim + group * VT_GROUP;
-        int count = vt_count(shape.head_dim, group * VT_GROUP);
+        int64_t column = unit % shape.heads * shape.head_dim + first;
         float own = log_sum[place], other = part_log_sum[place], largest = fmaxf(own, other);
-        if (other == -INFINITY) continue;
+        if (other == -INFINITY) return;
         float own_share = expf(own - largest), other_share = expf(other - largest);
         float scale = 1 / (own_share + other_share), mine[VT_GROUP], theirs[VT_GROUP];
         vt_load(out, row * out.stride + column, count, wide, mine);
         vt_load(part, row * part.stride + column, count, wide, theirs);
         for (int j = 0; j < VT_GROUP; j++) mine[j] = scale * (own_share * mine[j] + other_share * theirs[j]);
         vt_store(out, row * out.stride + column, count, wide, mine);
-    }
+    });
 }
 
 VT_KERNEL void merge_log_sum_kernel(int64_t count, const float *part_log_sum, float *log_sum)

@@ -2,14 +2,11 @@
 
 VT_KERNEL void convert_kernel(vt_matrix from, vt_matrix to, bool wide)
 {
-    int64_t groups = vt_groups(from.columns), row, group;
-    for (int64_t i = vt_thread(); i < from.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
+    vt_each_group(from.rows, from.columns, [&](int64_t row, int64_t column, int count) {
         float values[VT_GROUP];
-        int count = vt_count(from.columns, group * VT_GROUP);
-        vt_load(from, row * from.stride + group * VT_GROUP, count, wide, values);
-        vt_store(to, row * to.stride + group * VT_GROUP, count, wide, values);
-    }
+        vt_load(from, row * from.stride + column, count, wide, values);
+        vt_store(to, row * to.stride + column, count, wide, values);
+    });
 }
 
 void VT_CUDA_NAME(convert)(vt_backend *backend, vt_matrix from, vt_matrix to)

@@ -191,6 +191,19 @@ __device__ static inline int vt_count(int64_t columns, int64_t first)
     return columns - first < VT_GROUP ? (int)(columns - first) : (int)VT_GROUP;
 }
 
+/* Shares out the groups of rows × columns among the grid's threads: each calls work(row, column, count) for its own,
+ * where count is how many columns a group has from `column` on. */
+template <typename function>
+__device__ static inline void vt_each_group(int64_t rows, int64_t columns, const function &work)
+{
+    const int64_t groups = vt_groups(columns);
+    int64_t row, group;
+    for (int64_t i = vt_thread(); i < rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &row, &group);
+        work(row, group * VT_GROUP, vt_count(columns, group * VT_GROUP));
+    }
+}
+
 /* ---- on the host ---- */
 
 static inline bool vt_is_wide(vt_matrix m)

@@ -26,14 +26,11 @@ __device__ static inline void gelu_both(vt_gelu kind, float values[VT_GROUP], fl
  * computed from that value. */
 VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias, vt_matrix y, bool wide)
 {
-    int64_t groups = vt_groups(x.columns), row, group;
-    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
+    vt_each_group(x.rows, x.columns, [&](int64_t row, int64_t column, int count) {
         float values[VT_GROUP], added[VT_GROUP], unused[VT_GROUP] = {};
-        int count = vt_count(x.columns, group * VT_GROUP);
-        int64_t at = row * x.stride + group * VT_GROUP;
+        int64_t at = row * x.stride + column;
         vt_raw raw = vt_fetch(x, at, count, wide);
-        if (bias != NULL) vt_load_floats(bias + group * VT_GROUP, count, wide, added);
+        if (bias != NULL) vt_load_floats(bias + column, count, wide, added);
         vt_widen_eight(x.type, raw, values);
         if (bias != NULL) {
             for (int j = 0; j < VT_GROUP; j++) values[j] += added[j];
@@ -41,8 +38,8 @@ VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias,
             vt_store(x, at, count, wide, values);
         }
         gelu_both(kind, values, unused); /* the compiler leaves the gradients out */
-        vt_store(y, row * y.stride + group * VT_GROUP, count, wide, values);
-    }
+        vt_store(y, row * y.stride + column, count, wide, values);
+    });
 }
 
 typedef struct {
@@ -68,12 +65,10 @@ __device__ static inline void backward_group(const backward_arguments &a, int64_
 
 VT_KERNEL void gelu_backward_kernel(backward_arguments a)
 {
-    int64_t groups = vt_groups(a.x.columns), row, group;
-    for (int64_t i = vt_thread(); i < a.x.rows * groups; i += vt_thread_count()) {
+    vt_each_group(a.x.rows, a.x.columns, [&](int64_t row, int64_t column, int count) {
         float gradient[VT_GROUP];
-        vt_split(i, groups, &row, &group);
-        backward_group(a, row, group * VT_GROUP, vt_count(a.x.columns, group * VT_GROUP), false, gradient);
-    }
+        backward_group(a, row, column, count, false, gradient);
+    });
 }
 
 /* The same, with the column sums of what was stored into dx: a bias's gradient. Registers for six blocks on a

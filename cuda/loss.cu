@@ -18,11 +18,11 @@ __device__ static inline void widen_weights(const vt_matrix &weights, const vt_r
         for (int j = 0; j < VT_GROUP; j++) values[j] = 1;
 }
 
-__device__ static inline vt_raw fetch_weights(const vt_matrix &weights, int64_t token, int64_t group, int count,
+__device__ static inline vt_raw fetch_weights(const vt_matrix &weights, int64_t token, int64_t column, int count,
                                               bool wide)
 {
     const vt_raw none = {};
-    return weights.data != NULL ? vt_fetch(weights, token * weights.stride + group * VT_GROUP, count, wide) : none;
+    return weights.data != NULL ? vt_fetch(weights, token * weights.stride + column, count, wide) : none;
 }
 
 /* partial [batch, gridDim.x, 2]; block (part, sample). WEIGHTED: `weights` may have memory. */
@@ -31,16 +31,13 @@ VT_KERNEL void loss_sums_kernel(vt_matrix prediction, vt_matrix target, vt_matri
                                 double *partial, bool wide)
 {
     __shared__ double shared[32];
-    int64_t groups = vt_groups(target.columns), token, group;
     double errors = 0, sizes = 0;
-    for (int64_t i = vt_thread(); i < tokens * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &token, &group);
+    vt_each_group(tokens, target.columns, [&](int64_t token, int64_t column, int count) {
         int64_t row = token + blockIdx.y * tokens;
         float p[VT_GROUP], t[VT_GROUP], w[VT_GROUP];
-        int count = vt_count(target.columns, group * VT_GROUP);
-        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + group * VT_GROUP, count, wide), weight = {};
-        vt_raw truth = vt_fetch(target, row * target.stride + group * VT_GROUP, count, wide);
-        if (WEIGHTED) weight = fetch_weights(weights, token, group, count, wide);
+        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + column, count, wide), weight = {};
+        vt_raw truth = vt_fetch(target, row * target.stride + column, count, wide);
+        if (WEIGHTED) weight = fetch_weights(weights, token, column, count, wide);
         vt_widen_eight(prediction.type, forecast, p);
         vt_widen_eight(target.type, truth, t);
         if (WEIGHTED) widen_weights(weights, weight, w);
@@ -51,7 +48,7 @@ VT_KERNEL void loss_sums_kernel(vt_matrix prediction, vt_matrix target, vt_matri
             errors += WEIGHTED ? (double)w[j] * error : error;
             sizes += WEIGHTED ? (double)w[j] * size : size;
         }
-    }
+    });
     vt_store_pair(errors, sizes, shared, partial);
 }
 
@@ -101,22 +98,19 @@ VT_KERNEL void loss_backward_kernel(vt_loss_measure measure, vt_matrix predictio
                                     vt_matrix dprediction, bool wide)
 {
     if (loss_scale != NULL) scale *= (float)*loss_scale;
-    int64_t groups = vt_groups(target.columns), row, group;
-    for (int64_t i = vt_thread(); i < prediction.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
+    vt_each_group(prediction.rows, target.columns, [&](int64_t row, int64_t column, int count) {
         float factor = vt_measure_factor(measure, sums + 2 * (row / tokens), scale);
         float p[VT_GROUP], t[VT_GROUP], w[VT_GROUP];
-        int count = vt_count(target.columns, group * VT_GROUP);
-        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + group * VT_GROUP, count, wide);
-        vt_raw truth = vt_fetch(target, row * target.stride + group * VT_GROUP, count, wide);
-        vt_raw weight = fetch_weights(weights, row % tokens, group, count, wide);
+        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + column, count, wide);
+        vt_raw truth = vt_fetch(target, row * target.stride + column, count, wide);
+        vt_raw weight = fetch_weights(weights, row % tokens, column, count, wide);
         vt_widen_eight(prediction.type, forecast, p);
         vt_widen_eight(target.type, truth, t);
         widen_weights(weights, weight, w);
         for (int j = 0; j < VT_GROUP; j++)
             p[j] = is_there(p[j], t[j]) ? w[j] * factor * vt_measure_direction(measure, p[j] - t[j]) : 0.0f;
-        vt_store(dprediction, row * dprediction.stride + group * VT_GROUP, count, wide, p);
-    }
+        vt_store(dprediction, row * dprediction.stride + column, count, wide, p);
+    });
 }
 
 void VT_CUDA_NAME(loss_backward)(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,

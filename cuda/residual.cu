@@ -4,12 +4,8 @@
 VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
     mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active, bool wide)
 {
-    int64_t groups = vt_groups(x.columns), row, group;
-    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
+    vt_each_group(x.rows, x.columns, [&](int64_t row, int64_t column, int count) {
         float values[VT_GROUP], other[VT_GROUP];
-        int64_t column = group * VT_GROUP;
-        int count = vt_count(x.columns, column);
         vt_raw own = vt_fetch(x, row * x.stride + column, count, wide), under = {};
         if (base.data != NULL) under = vt_fetch(base, row * base.stride + column, count, wide);
         vt_widen_eight(x.type, own, values);
@@ -18,11 +14,11 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
             if (base.data != NULL) vt_as_stored(y.type, values);
             vt_store(y, row * y.stride + column, count, wide, values);
         }
-        if (base.data == NULL) continue;
+        if (base.data == NULL) return;
         vt_widen_eight(base.type, under, other);
         for (int j = 0; j < VT_GROUP; j++) values[j] = other[j] + values[j];
         vt_store(sum, row * sum.stride + column, count, wide, values);
-    }
+    });
 }
 
 void VT_CUDA_NAME(residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
@@ -42,19 +38,15 @@ void VT_CUDA_NAME(mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask
 
 VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
 {
-    int64_t groups = vt_groups(x.columns), row, group;
-    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
+    vt_each_group(x.rows, x.columns, [&](int64_t row, int64_t column, int count) {
         float values[VT_GROUP], added[VT_GROUP];
-        int64_t column = group * VT_GROUP;
-        int count = vt_count(x.columns, column);
         vt_raw own = vt_fetch(x, row * x.stride + column, count, wide);
         vt_raw other = vt_fetch(position, row % position.rows * position.stride + column, count, wide);
         vt_widen_eight(x.type, own, values);
         vt_widen_eight(position.type, other, added);
         for (int j = 0; j < VT_GROUP; j++) values[j] += added[j];
         vt_store(x, row * x.stride + column, count, wide, values);
-    }
+    });
 }
 
 void VT_CUDA_NAME(position_add)(vt_backend *backend, vt_matrix x, vt_matrix position)
@@ -67,19 +59,15 @@ void VT_CUDA_NAME(position_add)(vt_backend *backend, vt_matrix x, vt_matrix posi
 /* A thread adds up the samples of one token's eight columns. */
 VT_KERNEL void position_backward_kernel(vt_matrix dx, vt_matrix dposition, bool wide)
 {
-    int64_t groups = vt_groups(dx.columns), token, group;
-    for (int64_t i = vt_thread(); i < dposition.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &token, &group);
+    vt_each_group(dposition.rows, dx.columns, [&](int64_t token, int64_t column, int count) {
         float sums[VT_GROUP], values[VT_GROUP];
-        int64_t column = group * VT_GROUP;
-        int count = vt_count(dx.columns, column);
         vt_load(dposition, token * dposition.stride + column, count, wide, sums);
         for (int64_t r = token; r < dx.rows; r += dposition.rows) {
             vt_load(dx, r * dx.stride + column, count, wide, values);
             for (int j = 0; j < VT_GROUP; j++) sums[j] += values[j];
         }
         vt_store(dposition, token * dposition.stride + column, count, wide, sums);
-    }
+    });
 }
 
 void VT_CUDA_NAME(position_backward)(vt_backend *backend, vt_matrix dx, vt_matrix dposition)

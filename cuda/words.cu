@@ -5,16 +5,12 @@
 
 VT_KERNEL void embedding_kernel(vt_word_rows words, const int32_t *numbers, vt_matrix table, vt_matrix x, bool wide)
 {
-    const int64_t groups = vt_groups(x.columns);
-    int64_t row, group;
-    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
-        const int64_t from = vt_word_here(&words, numbers[vt_word_place(&words, row)]), column = group * VT_GROUP;
-        const int count = vt_count(x.columns, column);
+    vt_each_group(x.rows, x.columns, [&](int64_t row, int64_t column, int count) {
+        const int64_t from = vt_word_here(&words, numbers[vt_word_place(&words, row)]);
         float values[VT_GROUP] = {};
         if (from >= 0) vt_load(table, from * table.stride + column, count, wide, values);
         vt_store(x, row * x.stride + column, count, wide, values);
-    }
+    });
 }
 
 void VT_CUDA_NAME(embedding_forward)(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers,
