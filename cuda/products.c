@@ -4,36 +4,46 @@
 
 #include "product_plans.h"
 
-static void fail(vt_backend *backend, const char *name, const vt_product_key *key)
+static void fail(vt_backend *backend, const vt_product_key *key)
 {
     const struct vt_products *products = vt_products_of(backend);
     char sentence[400];
     snprintf(sentence, sizeof sentence,
              "cuBLASLt has no %s of %lld × %lld × %lld numbers (types %d, %d, %d; rows of %lld, %lld, %lld; aligned to "
              "%lld, %lld, %lld bytes): %s; report it, and use --device=cpu",
-             name, (long long)key->m, (long long)key->n, (long long)key->k, (int)key->type_a, (int)key->type_b,
-             (int)key->type_d, (long long)key->leading_a, (long long)key->leading_b, (long long)key->leading_d,
-             (long long)key->aligned_a, (long long)key->aligned_b, (long long)key->aligned_d,
+             key->adds ? "weight gradient" : "product", (long long)key->m, (long long)key->n, (long long)key->k,
+             (int)key->type_a, (int)key->type_b, (int)key->type_d, (long long)key->leading_a, (long long)key->leading_b,
+             (long long)key->leading_d, (long long)key->aligned_a, (long long)key->aligned_b, (long long)key->aligned_d,
              products->library->cublasLtGetStatusString(products->refusal));
     ((vt_cuda_common *)backend->state)->fail(backend, sentence);
 }
 
-/* ---- the operations ---- */
-
-static vt_product_key forward_key(vt_matrix x, vt_matrix weight, vt_matrix y)
+/* d = b a, of which one may be transposed. */
+static vt_product_key key_of(vt_matrix a, bool transposed_a, vt_matrix b, bool transposed_b, vt_matrix d)
 {
-    return (vt_product_key){.m = y.columns,
-                            .n = y.rows,
-                            .k = x.columns,
-                            .leading_a = weight.stride,
-                            .leading_b = x.stride,
-                            .leading_d = y.stride,
-                            .transposed_a = 1,
-                            .type_a = weight.type,
-                            .type_b = x.type,
-                            .type_d = y.type,
+    return (vt_product_key){.m = d.columns,
+                            .n = d.rows,
+                            .k = transposed_b ? b.rows : b.columns,
+                            .leading_a = a.stride,
+                            .leading_b = b.stride,
+                            .leading_d = d.stride,
+                            .transposed_a = transposed_a,
+                            .transposed_b = transposed_b,
+                            .type_a = a.type,
+                            .type_b = b.type,
+                            .type_d = d.type,
                             .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
 }
+
+/* False, and the operation fails: the library has no such product. */
+static bool multiply(vt_backend *backend, vt_product_key key, vt_matrix a, vt_matrix b, vt_matrix d)
+{
+    const bool done = vt_product_multiply(backend, &key, a.data, b.data, d.data, NULL);
+    if (!done) fail(backend, &key);
+    return done;
+}
+
+/* ---- the operations ---- */
 
 /* y = x weightᵀ + bias in one call if the library can: otherwise false, and nothing was done. The library is documented
  * to take a bias of the result's type only. Its kernels may read 16 bytes of the bias at a time, whatever its address,
@@ -42,7 +52,7 @@ static bool add_bias_in_product(vt_backend *backend, vt_matrix x, vt_matrix weig
                                 const uint16_t *rounded, vt_matrix y)
 {
     const void *own = vt_type_is_half(y.type) ? (const void *)rounded : bias;
-    vt_product_key key = forward_key(x, weight, y);
+    vt_product_key key = key_of(weight, true, x, false, y);
     key.epilogue = CUBLASLT_EPILOGUE_BIAS;
     key.type_bias = y.type;
     if (own == NULL || vt_alignment_of(own) < 16) {
@@ -59,46 +69,23 @@ static bool add_bias_in_product(vt_backend *backend, vt_matrix x, vt_matrix weig
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
                            const uint16_t *rounded, vt_matrix y)
 {
-    vt_product_key key = forward_key(x, weight, y);
     if (bias != NULL && add_bias_in_product(backend, x, weight, bias, rounded, y)) return;
-    if (!vt_product_multiply(backend, &key, weight.data, x.data, y.data, NULL)) {
-        fail(backend, "product", &key);
-        return;
-    }
-    if (bias != NULL) backend->position_add(backend, y, vt_matrix_make((float *)bias, 1, y.columns));
+    if (multiply(backend, key_of(weight, true, x, false, y), weight, x, y) && bias != NULL)
+        backend->position_add(backend, y, vt_matrix_make((float *)bias, 1, y.columns));
 }
 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    vt_product_key key = {.m = dx.columns,
-                          .n = dx.rows,
-                          .k = dy.columns,
-                          .leading_a = weight.stride,
-                          .leading_b = dy.stride,
-                          .leading_d = dx.stride,
-                          .type_a = weight.type,
-                          .type_b = dy.type,
-                          .type_d = dx.type,
-                          .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    if (!vt_product_multiply(backend, &key, weight.data, dy.data, dx.data, NULL)) fail(backend, "product", &key);
+    multiply(backend, key_of(weight, false, dy, false, dx), weight, dy, dx);
 }
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    vt_product_key key = {.m = x.columns,
-                          .n = dy.columns,
-                          .k = x.rows,
-                          .leading_a = x.stride,
-                          .leading_b = dy.stride,
-                          .leading_d = x.columns,
-                          .transposed_b = 1,
-                          .type_a = x.type,
-                          .type_b = dy.type,
-                          .type_d = VT_FLOAT32,
-                          .adds = 1,
-                          .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    const vt_matrix sums = vt_matrix_make(dweight, dy.columns, x.columns);
+    vt_product_key key = key_of(x, false, dy, true, sums);
+    key.adds = 1;
     if (dbias != NULL) VT_CUDA_NAME(column_sums)(backend, dy, dbias);
-    if (!vt_product_multiply(backend, &key, x.data, dy.data, dweight, NULL)) fail(backend, "weight gradient", &key);
+    multiply(backend, key, x, dy, sums);
 }
 
 /* The product adds the bias if the library can, otherwise GELU's kernel does. (The library's own GELU is the tanh
@@ -106,15 +93,9 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 void vt_product_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                           const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    vt_product_key key = forward_key(x, weight, hidden);
-    if (add_bias_in_product(backend, x, weight, bias, rounded, hidden)) {
-        VT_CUDA_NAME(bias_gelu)(backend, kind, hidden, NULL, active);
-        return;
-    }
-    if (!vt_product_multiply(backend, &key, weight.data, x.data, hidden.data, NULL))
-        fail(backend, "product", &key);
-    else
-        VT_CUDA_NAME(bias_gelu)(backend, kind, hidden, bias, active);
+    const bool has_bias = add_bias_in_product(backend, x, weight, bias, rounded, hidden);
+    if (has_bias || multiply(backend, key_of(weight, true, x, false, hidden), weight, x, hidden))
+        VT_CUDA_NAME(bias_gelu)(backend, kind, hidden, has_bias ? NULL : bias, active);
 }
 
 void vt_products_fill(vt_backend *backend)

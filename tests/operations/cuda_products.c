@@ -142,6 +142,12 @@ TEST(a_product_that_is_refused)
                strstr(vt_error_text(), ": a status; report it") != NULL,
            "%s", vt_error_text());
     vt_error_clear();
+    _Alignas(64) float dweight[12] = {0};
+    twins dy = make(VT_FLOAT32, 5, 3, 4);
+    f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight, NULL);
+    EXPECT(strstr(vt_error_text(), "no weight gradient of 4 × 3 × 5 numbers (types 1, 0, 0; rows of 7, 6, 4") != NULL,
+           "%s", vt_error_text());
+    vt_error_clear();
 }
 
 /* Asking the library and timing wait for the GPU, which is impossible while a step is recorded. Known choices still
