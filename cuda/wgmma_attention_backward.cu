@@ -59,25 +59,15 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_query_gradient_kernel(const __grid_constant__ vt_box_map keys, const __grid_constant__ vt_box_map values,
                                 const wgmma_arguments a)
 {
-    typedef query_shape<D, GROUPS, KEYS, STAGES> shape;
-    typedef block_registers<GROUPS> of_block;
+    typedef block_shape<D, GROUPS, KEYS, STAGES> shape;
     VT_ALIGNED_SHARED(shared);
     const vt_shared stages = vt_shared_address(shared), full = stages + shape::BARRIERS, empty = full + 8 * STAGES;
     const block_place p = find_place<D, 64 * GROUPS>(a, a.queries);
     const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), tiles = (a.keys + KEYS - 1) / KEYS;
-    const int working = working_groups<GROUPS>(a.queries, p.first);
-    open_ring<STAGES>(full, empty, working);
-    if (warp >= 4 * GROUPS) {
-        vt_registers_shrink<of_block::PRODUCER>();
-        if (threadIdx.x == 128 * GROUPS)
-            fetch_tiles<STAGES, KEYS, shape::TILE_BYTES, shape::STAGE_BYTES, 0>(&keys, &values, nullptr, nullptr, p,
-                                                                                tiles, stages, full, empty);
-        return;
-    }
-    vt_registers_grow<of_block::CONSUMER>();
+    const tile_source from = {&keys, &values, nullptr, nullptr, tiles};
+    if (!begin_block<shape>(from, p, a.queries, warp, stages, full, empty)) return;
     const int query = p.first + warp * 16 + (int)threadIdx.x % 32 / 4; /* and query + 8 */
     const int64_t sample_row = (int64_t)p.sample * a.queries;
-    if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
     const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
     uint32_t queries[D / 4], dout[D / 4], dscores[KEYS / 4], drawn[KEYS / 16];
@@ -133,19 +123,6 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
 
 /* ---- dk and dv ---- */
 
-template <int D, int GROUPS, int QUERIES, int STAGES> struct key_shape {
-    enum {
-        PANEL_BYTES = QUERIES * 32,
-        TILE_BYTES = D / 16 * PANEL_BYTES,
-        TERM_BYTES = QUERIES * 4,
-        STAGE_BYTES = (2 * TILE_BYTES + 2 * TERM_BYTES + 1023) / 1024 * 1024, /* queries, dout, log_sum2, delta */
-        BARRIERS = STAGES * STAGE_BYTES,                                      /* full [STAGES], empty [STAGES] */
-        SHARED_BYTES = BARRIERS + 2 * STAGES * 8,
-        THREADS = 128 * GROUPS + 128
-    };
-    static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
-};
-
 /* Scores become weights; log_sum2, in shared memory, is that of the tile's queries, which are the columns here. Of the
  * packed weights those that dropout doesn't keep are 0. */
 template <int QUERIES, bool DROPS>
@@ -185,26 +162,16 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_key_gradient_kernel(const __grid_constant__ vt_box_map queries, const __grid_constant__ vt_box_map dout,
                               const wgmma_arguments a)
 {
-    typedef key_shape<D, GROUPS, QUERIES, STAGES> shape;
-    typedef block_registers<GROUPS> of_block;
+    typedef block_shape<D, GROUPS, QUERIES, STAGES, QUERIES * 4> shape;
     VT_ALIGNED_SHARED(shared);
     const vt_shared stages = vt_shared_address(shared), full = stages + shape::BARRIERS, empty = full + 8 * STAGES;
     const block_place p = find_place<D, 64 * GROUPS>(a, a.keys);
     const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), tiles = (a.queries + QUERIES - 1) / QUERIES;
-    const int working = working_groups<GROUPS>(a.keys, p.first);
-    open_ring<STAGES>(full, empty, working);
-    if (warp >= 4 * GROUPS) {
-        vt_registers_shrink<of_block::PRODUCER>();
-        if (threadIdx.x == 128 * GROUPS)
-            fetch_tiles<STAGES, QUERIES, shape::TILE_BYTES, shape::STAGE_BYTES, shape::TERM_BYTES>(
-                &queries, &dout, a.log_sum2 + p.unit * a.padded, a.delta + p.unit * a.padded, p, tiles, stages, full,
-                empty);
-        return;
-    }
-    vt_registers_grow<of_block::CONSUMER>();
+    const int64_t terms_of_unit = p.unit * a.padded;
+    const tile_source from = {&queries, &dout, a.log_sum2 + terms_of_unit, a.delta + terms_of_unit, tiles};
+    if (!begin_block<shape>(from, p, a.keys, warp, stages, full, empty)) return;
     const int key = p.first + warp * 16 + (int)threadIdx.x % 32 / 4; /* and key + 8 */
     const int64_t sample_row = (int64_t)p.sample * a.keys;
-    if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
     float scores[QUERIES / 2], gradients[QUERIES / 2], dk[D / 2], dv[D / 2];
     const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
@@ -260,8 +227,8 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
 template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int STAGES>
 static bool launch(vt_backend *backend, wgmma_arguments a, int64_t batch)
 {
-    typedef query_shape<D, QUERY_GROUPS, KEYS, STAGES> of_queries;
-    typedef key_shape<D, KEY_GROUPS, QUERIES, STAGES> of_keys;
+    typedef block_shape<D, QUERY_GROUPS, KEYS, STAGES> of_queries;
+    typedef block_shape<D, KEY_GROUPS, QUERIES, STAGES, QUERIES * 4> of_keys;
     vt_box_map keys, values, queries, dout;
     if (!vt_map_boxes(&keys, a.k, batch, a.keys, KEYS, D) || !vt_map_boxes(&values, a.v, batch, a.keys, KEYS, D) ||
         !vt_map_boxes(&queries, a.q, batch, a.queries, QUERIES, D) ||

@@ -81,25 +81,15 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_forward_kernel(const __grid_constant__ vt_box_map keys, const __grid_constant__ vt_box_map values,
                          const wgmma_arguments a)
 {
-    typedef query_shape<D, GROUPS, KEYS, STAGES> shape;
-    typedef block_registers<GROUPS> of_block;
+    typedef block_shape<D, GROUPS, KEYS, STAGES> shape;
     VT_ALIGNED_SHARED(shared);
     const vt_shared stages = vt_shared_address(shared), full = stages + shape::BARRIERS, empty = full + 8 * STAGES;
     const block_place p = find_place<D, 64 * GROUPS>(a, a.queries);
     /* by a shuffle, so that ptxas knows that a warp's lanes agree */
     const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), tiles = (a.keys + KEYS - 1) / KEYS;
-    const int working = working_groups<GROUPS>(a.queries, p.first);
-    open_ring<STAGES>(full, empty, working);
-    if (warp >= 4 * GROUPS) {
-        vt_registers_shrink<of_block::PRODUCER>();
-        if (threadIdx.x == 128 * GROUPS)
-            fetch_tiles<STAGES, KEYS, shape::TILE_BYTES, shape::STAGE_BYTES, 0>(&keys, &values, nullptr, nullptr, p,
-                                                                                tiles, stages, full, empty);
-        return;
-    }
-    vt_registers_grow<of_block::CONSUMER>();
+    const tile_source from = {&keys, &values, nullptr, nullptr, tiles};
+    if (!begin_block<shape>(from, p, a.queries, warp, stages, full, empty)) return;
     const int query = p.first + warp * 16 + (int)threadIdx.x % 32 / 4; /* and query + 8 */
-    if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
     const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
     uint32_t queries[D / 4], weights[KEYS / 4], drawn[KEYS / 16];
@@ -151,7 +141,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
 template <int D, int GROUPS, int KEYS, int STAGES>
 static bool launch(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
 {
-    typedef query_shape<D, GROUPS, KEYS, STAGES> shape;
+    typedef block_shape<D, GROUPS, KEYS, STAGES> shape;
     const auto kernel = a.drawn != NULL ? wgmma_forward_kernel<D, GROUPS, KEYS, STAGES, true>
                                         : wgmma_forward_kernel<D, GROUPS, KEYS, STAGES, false>;
     vt_box_map keys, values;

@@ -50,21 +50,6 @@ template <int D, int ROWS> VT_INLINE block_place find_place(const wgmma_argument
     return p;
 }
 
-/* How many of a block's warpgroups have rows at all. */
-template <int GROUPS> VT_INLINE int working_groups(int rows, int first)
-{
-    const int needed = (rows - first + 63) / 64;
-    return needed < GROUPS ? needed : GROUPS;
-}
-
-/* A block starts with as many registers a thread as 65536 allow, and can only pass round among its warpgroups what it
- * started with: a warpgroup that asks for more waits forever. */
-template <int GROUPS> struct block_registers {
-    enum { START = 65536 / (128 * (GROUPS + 1)) / 8 * 8, PRODUCER = 24, CONSUMER = GROUPS == 2 ? 240 : 160 };
-    static_assert(GROUPS == 2 || GROUPS == 3, "other numbers of warpgroups have not been tried");
-    static_assert(GROUPS * CONSUMER + PRODUCER <= (GROUPS + 1) * START, "more registers than the block has");
-};
-
 /* Which stage of the ring is next, and the parity of its phase. */
 template <int STAGES> struct ring_place {
     int stage, parity;
@@ -82,20 +67,6 @@ template <int STAGES> VT_INLINE int stage_before(const ring_place<STAGES> &at)
     return (at.stage == 0 ? STAGES : at.stage) - 1;
 }
 
-/* The barriers of the ring: `full` is complete when a stage's copies are there, `empty` when every warp of the working
- * warpgroups has released the stage. All threads of the block call. */
-template <int STAGES> VT_INLINE void open_ring(vt_shared full, vt_shared empty, int working)
-{
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
-            vt_barrier_init(full + 8 * i, 1);
-            vt_barrier_init(empty + 8 * i, 4 * working);
-        }
-        vt_barrier_init_fence();
-    }
-    __syncthreads();
-}
-
 /* One arrival for each warp, when all its lanes are done with a stage. */
 VT_INLINE void release(vt_shared barrier)
 {
@@ -103,39 +74,84 @@ VT_INLINE void release(vt_shared barrier)
     if (threadIdx.x % 32 == 0) vt_barrier_arrive(barrier);
 }
 
-/* A block of queries, in forward and for dq. */
-template <int D, int GROUPS, int KEYS, int STAGES> struct query_shape {
+/* A block with GROUPS warpgroups beside the producer's, and its ring: a stage has two tiles of ROWS rows, which are
+ * keys and values, or queries and dout; behind the latter, TERM_BYTES of log_sum2 and as many of delta. A block starts
+ * with as many registers a thread as 65536 allow, and can only pass round among its warpgroups what it started with: a
+ * warpgroup that asks for more waits forever. */
+template <int D, int GROUPS_, int ROWS_, int STAGES_, int TERM_BYTES_ = 0> struct block_shape {
     enum {
-        PANEL_BYTES = KEYS * 32,
+        GROUPS = GROUPS_,
+        ROWS = ROWS_,
+        STAGES = STAGES_,
+        TERM_BYTES = TERM_BYTES_,
+        PANEL_BYTES = ROWS_ * 32,
         TILE_BYTES = D / 16 * PANEL_BYTES,
-        STAGE_BYTES = 2 * TILE_BYTES,    /* keys, then values */
-        BARRIERS = STAGES * STAGE_BYTES, /* full [STAGES], empty [STAGES] */
-        SHARED_BYTES = BARRIERS + 2 * STAGES * 8,
-        THREADS = 128 * GROUPS + 128
+        STAGE_BYTES = (2 * TILE_BYTES + 2 * TERM_BYTES_ + 1023) / 1024 * 1024,
+        BARRIERS = STAGES_ * STAGE_BYTES, /* full [STAGES], empty [STAGES] */
+        SHARED_BYTES = BARRIERS + 2 * STAGES_ * 8,
+        THREADS = 128 * GROUPS_ + 128,
+        START = 65536 / THREADS / 8 * 8, /* registers of a thread; then of the producer's, and of the others */
+        PRODUCER = 24,
+        CONSUMER = GROUPS_ == 2 ? 240 : 160
     };
-    static_assert(STAGES >= 3, "a warpgroup waits for the next tile while it holds two");
+    static_assert(STAGES_ >= 3, "a warpgroup waits for the next tile while it holds two");
     static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
+    static_assert(GROUPS_ == 2 || GROUPS_ == 3, "other numbers of warpgroups have not been tried");
+    static_assert(GROUPS_ * CONSUMER + PRODUCER <= (GROUPS_ + 1) * START, "more registers than the block has");
 };
 
-/* The producer: copies tile after tile into stages that have been released. A stage has a tile of ROWS rows of each map
- * and, if TERM_BYTES is not 0, log_sum2 and delta of these rows. */
-template <int STAGES, int ROWS, int TILE_BYTES, int STAGE_BYTES, int TERM_BYTES>
-VT_INLINE void fetch_tiles(const vt_box_map *first, const vt_box_map *second, const float *log_sum2, const float *delta,
-                           const block_place &p, int tiles, vt_shared stages, vt_shared full, vt_shared empty)
+/* What a block fetches: `tiles` boxes of each map and, if the shape has terms, of each of these arrays. */
+typedef struct {
+    const vt_box_map *first, *second;
+    const float *log_sum2, *delta;
+    int tiles;
+} tile_source;
+
+/* The producer: copies tile after tile into stages that have been released. */
+template <typename shape>
+VT_INLINE void fetch_tiles(const tile_source &from, const block_place &p, vt_shared stages, vt_shared full,
+                           vt_shared empty)
 {
-    ring_place<STAGES> at = {0, 0};
-    for (int tile = 0; tile < tiles; tile++) {
-        const vt_shared stage = stages + at.stage * STAGE_BYTES, ready = full + 8 * at.stage;
-        if (tile >= STAGES) vt_barrier_wait(empty + 8 * at.stage, at.parity ^ 1);
-        vt_barrier_arrive_expecting(ready, 2 * TILE_BYTES + 2 * TERM_BYTES);
-        vt_copy_box(stage, first, tile * ROWS, p.panel, p.sample, ready);
-        vt_copy_box(stage + TILE_BYTES, second, tile * ROWS, p.panel, p.sample, ready);
-        if (TERM_BYTES > 0) {
-            vt_copy_bytes(stage + 2 * TILE_BYTES, log_sum2 + tile * ROWS, TERM_BYTES, ready);
-            vt_copy_bytes(stage + 2 * TILE_BYTES + TERM_BYTES, delta + tile * ROWS, TERM_BYTES, ready);
+    ring_place<shape::STAGES> at = {0, 0};
+    for (int tile = 0; tile < from.tiles; tile++) {
+        const vt_shared stage = stages + at.stage * shape::STAGE_BYTES, ready = full + 8 * at.stage;
+        const vt_shared terms = stage + 2 * shape::TILE_BYTES;
+        const int row = tile * shape::ROWS;
+        if (tile >= shape::STAGES) vt_barrier_wait(empty + 8 * at.stage, at.parity ^ 1);
+        vt_barrier_arrive_expecting(ready, 2 * shape::TILE_BYTES + 2 * shape::TERM_BYTES);
+        vt_copy_box(stage, from.first, row, p.panel, p.sample, ready);
+        vt_copy_box(stage + shape::TILE_BYTES, from.second, row, p.panel, p.sample, ready);
+        if (shape::TERM_BYTES > 0) {
+            vt_copy_bytes(terms, from.log_sum2 + row, shape::TERM_BYTES, ready);
+            vt_copy_bytes(terms + shape::TERM_BYTES, from.delta + row, shape::TERM_BYTES, ready);
         }
         advance(at);
     }
+}
+
+/* Opens the ring, and shares out the registers. False: the thread is done, because it has no rows, or was the producer
+ * and has fetched all tiles. The ring's barriers: `full` is complete when a stage's copies are there, `empty` when
+ * every warp of the warpgroups that have some of a sample's `rows` has released it. All threads of the block call. */
+template <typename shape>
+VT_INLINE bool begin_block(const tile_source &from, const block_place &p, int rows, int warp, vt_shared stages,
+                           vt_shared full, vt_shared empty)
+{
+    const int needed = (rows - p.first + 63) / 64, working = needed < shape::GROUPS ? needed : (int)shape::GROUPS;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < shape::STAGES; i++) {
+            vt_barrier_init(full + 8 * i, 1);
+            vt_barrier_init(empty + 8 * i, 4 * working);
+        }
+        vt_barrier_init_fence();
+    }
+    __syncthreads();
+    if (warp >= 4 * shape::GROUPS) {
+        vt_registers_shrink<shape::PRODUCER>();
+        if (threadIdx.x == 128 * shape::GROUPS) fetch_tiles<shape>(from, p, stages, full, empty);
+        return false;
+    }
+    vt_registers_grow<shape::CONSUMER>();
+    return warp / 4 < working;
 }
 
 /* This thread's part of an operand A of 64 rows and D columns in registers: of rows `row` and row + 8 of a sample that
