@@ -206,10 +206,11 @@ __device__ static inline void vt_each_group(int64_t rows, int64_t columns, const
 
 /* ---- on the host ---- */
 
+/* Can rows be accessed 16 bytes at a time? A matrix without memory, or a NULL vector, does not stand in the way. */
 static inline bool vt_is_wide(vt_matrix m)
 {
     int64_t sixteen_bytes = m.type == VT_FLOAT32 ? 4 : 8;
-    return (uintptr_t)m.data % 16 == 0 && (m.stride % sixteen_bytes == 0 || m.rows == 1);
+    return m.data == NULL || ((uintptr_t)m.data % 16 == 0 && (m.stride % sixteen_bytes == 0 || m.rows == 1));
 }
 
 static inline bool vt_is_wide(const float *vector)
@@ -217,10 +218,10 @@ static inline bool vt_is_wide(const float *vector)
     return (uintptr_t)vector % 16 == 0;
 }
 
-/* A matrix without gaps is treated as one row, so that groups of eight cross the ends of rows. */
+/* A matrix without gaps (or without memory) is treated as one row, so that groups of eight cross the ends of rows. */
 static inline bool vt_is_dense(vt_matrix m)
 {
-    return m.stride == m.columns || m.rows == 1;
+    return m.data == NULL || m.stride == m.columns || m.rows == 1;
 }
 
 static inline vt_matrix vt_as_row(vt_matrix m)

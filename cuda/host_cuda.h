@@ -60,11 +60,6 @@ struct alignas(8) float2 {
 
 inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-static inline float rsqrtf(float x)
-{
-    return 1.0f / sqrtf(x);
-}
-
 template <typename number> static inline number min(number a, number b)
 {
     return b < a ? b : a;

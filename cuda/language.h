@@ -47,16 +47,6 @@ __device__ static inline uint16_t vt_round(vt_type type, float value)
     return half;
 }
 
-__device__ static inline float vt_from_bits(uint32_t bits)
-{
-    return __uint_as_float(bits);
-}
-
-__device__ static inline uint32_t vt_bits(float value)
-{
-    return __float_as_uint(value);
-}
-
 /* Each byte of the result is eight times the top bit of a byte of low (0 … 3) or high (4 … 7). Digit i of `which`, of
  * four bits, is 8 + the number of that byte, for byte i of the result. */
 __device__ static inline uint32_t vt_spread_signs(uint32_t low, uint32_t high, uint32_t which)
@@ -93,20 +83,6 @@ __device__ static inline uint16_t vt_round(vt_type type, float value)
     return vt_half_round(type, value);
 }
 
-__device__ static inline float vt_from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-__device__ static inline uint32_t vt_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 __device__ static inline uint32_t vt_spread_signs(uint32_t low, uint32_t high, uint32_t which)
 {
     uint32_t result = 0;
@@ -123,6 +99,20 @@ __device__ static inline uint32_t vt_pack(vt_type type, float low, float high)
 }
 
 #endif
+
+__device__ static inline float vt_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+__device__ static inline uint32_t vt_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
 
 /* Sums over the 32 threads of a warp, on all of them. All must call. */
 template <typename number> __device__ static inline number vt_warp_sum(number value)

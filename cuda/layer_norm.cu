@@ -411,8 +411,7 @@ void VT_CUDA_NAME(layer_norm_backward)(vt_backend *backend, vt_matrix x, const f
     const bool rounds = rounded.data != NULL;
     backward_arguments a = {};
     a.x = x, a.dy = dy, a.dx = dx, a.rounded = rounded, a.weight = weight, a.mean = mean, a.rstd = rstd;
-    a.wide =
-        vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight) && (!rounds || vt_is_wide(rounded));
+    a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight) && vt_is_wide(rounded);
     const bool floats = x.type == VT_FLOAT32 && dx.type == VT_FLOAT32 && (!rounds || rounded.type == dy.type);
     int64_t columns = x.columns, groups = (vt_groups(columns) + 31) / 32;
     /* as many as 128 multiprocessors run at once, on every GPU: the order of the sums depends on it */

@@ -52,12 +52,6 @@ VT_KERNEL void loss_sums_kernel(vt_matrix prediction, vt_matrix target, vt_matri
     vt_store_pair(errors, sizes, shared, partial);
 }
 
-/* Can rows be read 16 bytes at a time? */
-static bool weights_are_wide(vt_matrix weights)
-{
-    return weights.data == NULL || vt_is_wide(weights);
-}
-
 void VT_CUDA_NAME(loss_sums)(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
                              vt_matrix target, vt_matrix weights, double *sums)
 {
@@ -66,7 +60,7 @@ void VT_CUDA_NAME(loss_sums)(vt_backend *backend, vt_loss_measure measure, int64
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
     if (partial == NULL) return;
     const dim3 blocks((unsigned)parts, (unsigned)batch);
-    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && weights_are_wide(weights);
+    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(weights);
     const auto kernel = measure == VT_MEASURE_ABSOLUTE ? loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>
                         : measure == VT_MEASURE_SQUARE ? loss_sums_kernel<VT_MEASURE_SQUARE, true>
                         : weights.data != NULL         ? loss_sums_kernel<VT_MEASURE_RELATIVE, true>
@@ -117,7 +111,7 @@ void VT_CUDA_NAME(loss_backward)(vt_backend *backend, vt_loss_measure measure, i
                                  vt_matrix target, vt_matrix weights, const double *sums, float scale,
                                  const double *loss_scale, vt_matrix dprediction)
 {
-    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction) && weights_are_wide(weights);
+    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction) && vt_is_wide(weights);
     VT_LAUNCH(loss_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
               backend, measure, prediction, target, weights, prediction.rows / batch, sums, scale, loss_scale,
               dprediction, wide);

@@ -75,13 +75,8 @@ void VT_CUDA_NAME(position_backward)(vt_backend *backend, vt_matrix dx, vt_matri
     int64_t samples = dx.rows / dposition.rows;
     if (dposition.rows <= 4 && samples > 64) { /* few sums of many terms: a bias */
         for (int64_t token = 0; token < dposition.rows; token++) {
-            vt_matrix rows = dx;
-            rows.rows = samples;
+            vt_matrix rows = vt_matrix_rows(dx, token, samples);
             rows.stride *= dposition.rows;
-            if (rows.type == VT_FLOAT32)
-                rows.data += token * dx.stride;
-            else
-                rows.half += token * dx.stride;
             VT_CUDA_NAME(column_sums)(backend, rows, dposition.data + token * dposition.stride);
         }
         return;

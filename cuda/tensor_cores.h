@@ -105,12 +105,10 @@ struct host_fragments {
 static inline void host_add_cut(float c[4], const double sums[4])
 {
     for (int i = 0; i < 4; i++) {
-        double exact = c[i] + sums[i];
-        c[i] = (float)exact;
-        uint32_t bits;
-        memcpy(&bits, &c[i], sizeof bits);
-        bits -= fabs((double)c[i]) > fabs(exact) && !isinf(c[i]); /* the number before, towards 0 */
-        memcpy(&c[i], &bits, sizeof bits);
+        const double exact = c[i] + sums[i];
+        const float nearest = (float)exact;
+        const bool is_beyond = fabs((double)nearest) > fabs(exact) && !isinf(nearest);
+        c[i] = vt_from_bits(vt_bits(nearest) - is_beyond); /* then the number before, towards 0 */
     }
 }
 
@@ -151,8 +149,7 @@ __device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], 
 
 __device__ static inline uint32_t vt_to_tf32(float value)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    const uint32_t bits = vt_bits(value);
     return isnan(value) || isinf(value) ? bits : (bits + 0x1000) & 0xffffe000u;
 }
 
