@@ -206,7 +206,8 @@ VT_INLINE void add_product(float (&sums)[COUNT], const uint32_t (&a)[ROWS / 4], 
     vt_wgmma_commit();
 }
 
-/* Scores of keys that are not there become -INFINITY; keys_left: how many there are from the tile's first one on. */
+/* Scores of keys that are not there become -INFINITY (zeros in the tile are not enough: infinity × 0 is NaN);
+ * keys_left: how many there are from the tile's first one on. */
 template <int KEYS> VT_INLINE void hide_missing(int keys_left, float (&scores)[KEYS / 2])
 {
     const int own = keys_left - (int)threadIdx.x % 4 * 2;
