@@ -11,12 +11,16 @@
 
 #include "backend/cpu/amx/strips.h"
 
-/* across: the columns of the right operand are rows of `weight`. */
+/* to = left weightᵀ if `across`, else left weight. */
 static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
 {
     strip_work w = {
         .left = left, .to = to, .steps = pieces(left.columns, DEPTH), .panels = pieces(to.result.columns, BLOCK)};
     int64_t step = terms_of(weight.type) * TILE_PAIRS;
+    if (across)
+        weight.rows = to.result.columns;
+    else
+        weight.columns = to.result.columns;
     w.right.piece = piece_pairs(weight.type, w.steps);
     pair *right = vt_cpu_shared(backend, (size_t)(2 * w.panels * w.right.piece) * sizeof *right);
     if (right == NULL) return;
@@ -53,34 +57,28 @@ static bool weight_on_tiles(const vt_matrix *left, const vt_matrix *weight, int6
 void VT_TILES(linear_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
                               const uint16_t *rounded, vt_matrix y)
 {
-    if (!weight_on_tiles(&x, &weight, y.columns)) {
+    if (weight_on_tiles(&x, &weight, y.columns))
+        multiply_weight(backend, x, weight, true, (product_result){.result = y, .bias = bias});
+    else
         vt_cpu_vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
-        return;
-    }
-    weight.rows = y.columns;
-    multiply_weight(backend, x, weight, true, (product_result){.result = y, .bias = bias});
 }
 
 void VT_TILES(linear_gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                    const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    if (!weight_on_tiles(&x, &weight, hidden.columns)) {
+    const product_result to = {hidden, active, bias, kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH};
+    if (weight_on_tiles(&x, &weight, hidden.columns))
+        multiply_weight(backend, x, weight, true, to);
+    else
         vt_cpu_vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
-        return;
-    }
-    product_result to = {hidden, active, bias, kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH};
-    weight.rows = hidden.columns;
-    multiply_weight(backend, x, weight, true, to);
 }
 
 void VT_TILES(linear_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    if (!weight_on_tiles(&dy, &weight, dx.columns)) {
+    if (weight_on_tiles(&dy, &weight, dx.columns))
+        multiply_weight(backend, dy, weight, false, (product_result){.result = dx});
+    else
         vt_cpu_vectors(backend)->linear_backward_input(backend, dy, weight, dx);
-        return;
-    }
-    weight.columns = dx.columns;
-    multiply_weight(backend, dy, weight, false, (product_result){.result = dx});
 }
 
 /* ---- dweight += dyᵀ x: the rows in blocks; the operand with fewer columns is packed for all threads, the other by

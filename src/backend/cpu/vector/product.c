@@ -122,86 +122,69 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
     }
 }
 
-static strip_work strips_of(vt_matrix left, vt_matrix result, const float *bias)
+/* to = left weightᵀ if `across`, else left weight. */
+static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
 {
-    return (strip_work){.left = left,
-                        .to = {.result = result, .bias = bias},
-                        .deep = left.columns,
-                        .runs = pieces(left.columns, DEPTH),
-                        .panels = pieces(result.columns, PANEL)};
-}
-
-static float *right_memory(vt_backend *backend, const strip_work *w)
-{
-    return vt_cpu_shared(backend, (size_t)(w->panels * panel_stride(w->deep)) * sizeof(float));
-}
-
-static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
-{
-    weight.rows = w->to.result.columns;
-    if (panels_suit(&w->left, w->to.result.columns)) {
-        VT_KERNEL(vt_panels_multiply)(backend, w->left, weight, true, w->to);
+    enum { ROWS = 16 };
+    strip_work w = {.left = left,
+                    .to = to,
+                    .deep = left.columns,
+                    .runs = pieces(left.columns, DEPTH),
+                    .panels = pieces(to.result.columns, PANEL)};
+    const int64_t stride = panel_stride(w.deep);
+    if (across)
+        weight.rows = to.result.columns;
+    else
+        weight.columns = to.result.columns;
+    if (panels_suit(&left, to.result.columns)) {
+        VT_KERNEL(vt_panels_multiply)(backend, left, weight, across, to);
         return;
     }
-    float *right = right_memory(backend, w);
+    float *right = vt_cpu_shared(backend, (size_t)(w.panels * stride) * sizeof(float));
     if (right == NULL) return;
+    if (across) {
 #pragma omp parallel for schedule(static)
-    for (int64_t panel = 0; panel < w->panels; panel++)
-        pack_right_transposed(&weight, panel * PANEL, right + panel * panel_stride(w->deep));
-    w->right = right;
-    multiply_strips(backend, w);
+        for (int64_t panel = 0; panel < w.panels; panel++)
+            pack_right_transposed(&weight, panel * PANEL, right + panel * stride);
+    } else {
+#pragma omp parallel for schedule(static)
+        for (int64_t k = 0; k < w.deep; k += ROWS)
+            pack_right_rows(&weight, k, smaller(k + ROWS, w.deep), stride, right);
+    }
+    w.right = right;
+    multiply_strips(backend, &w);
 }
 
 void VT_VECTOR(linear_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
                                const uint16_t *rounded, vt_matrix y)
 {
-    if (x.rows <= FEW_ROWS) {
+    const product_result to = {.result = y, .bias = bias};
+    if (x.rows <= FEW_ROWS)
         VT_KERNEL(vt_few_rows_forward)(backend, x, weight, bias, y);
-    } else if (!is_taken(&x, true, &weight, true)) {
+    else if (is_taken(&x, true, &weight, true))
+        multiply_weight(backend, lanes_of(x), lanes_of(weight), true, to);
+    else
         vt_cpu_vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
-    } else {
-        strip_work w = strips_of(lanes_of(x), y, bias);
-        forward(backend, &w, lanes_of(weight));
-    }
 }
 
 void VT_VECTOR(linear_gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                     const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    if (!is_taken(&x, true, &weight, true)) {
+    const product_result to = {hidden, active, bias, kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH};
+    if (is_taken(&x, true, &weight, true))
+        multiply_weight(backend, lanes_of(x), lanes_of(weight), true, to);
+    else
         vt_cpu_vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
-        return;
-    }
-    strip_work w = strips_of(lanes_of(x), hidden, bias);
-    w.to.active = active;
-    w.to.finish = kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH;
-    forward(backend, &w, lanes_of(weight));
 }
 
 void VT_VECTOR(linear_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    enum { ROWS = 16 };
-    if (dy.rows <= FEW_ROWS) {
+    if (dy.rows <= FEW_ROWS)
         VT_KERNEL(vt_few_rows_backward_input)(backend, dy, weight, dx);
-        return;
-    }
-    if (!is_taken(&dy, true, &weight, false)) {
+    else if (is_taken(&dy, true, &weight, false))
+        multiply_weight(backend, lanes_of(dy), weight, false, (product_result){.result = dx});
+    else
         vt_cpu_vectors(backend)->linear_backward_input(backend, dy, weight, dx);
-        return;
-    }
-    strip_work w = strips_of(lanes_of(dy), dx, NULL);
-    weight.columns = dx.columns;
-    if (panels_suit(&w.left, dx.columns)) {
-        VT_KERNEL(vt_panels_multiply)(backend, w.left, weight, false, w.to);
-        return;
-    }
-    float *right = right_memory(backend, &w);
-    if (right == NULL) return;
-#pragma omp parallel for schedule(static)
-    for (int64_t k = 0; k < w.deep; k += ROWS)
-        pack_right_rows(&weight, k, smaller(k + ROWS, w.deep), panel_stride(w.deep), right);
-    w.right = right;
-    multiply_strips(backend, &w);
 }
 
 /* ---- dweight += dyᵀ x: the rows in blocks; x is packed for all threads, dy by each thread for its own columns, or
