@@ -20,7 +20,7 @@ enum { VT_DEPTH_CONTIGUOUS = 0, VT_COLUMNS_CONTIGUOUS = 1 };
 
 #ifdef __CUDACC__
 
-#include <cuda.h>
+#include <cuda.h> /* the driver's; so these files are compiled without -Icuda, which would find cuda/cuda.h */
 
 #define VT_INLINE __device__ static __forceinline__
 #define VT_ALIGNED_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
@@ -96,7 +96,7 @@ template <int COUNT> VT_INLINE void vt_registers_shrink()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-/* Waits until the block has so many for each thread. */
+/* Waits until the block has so many for each thread: forever, if those that it started with are not enough. */
 template <int COUNT> VT_INLINE void vt_registers_grow()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
