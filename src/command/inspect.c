@@ -225,26 +225,32 @@ static vt_status look(const char *path, const vt_config *config, const vt_fields
     const char *foreign = vt_pytorch_file_kind(path);
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
     if (describes(path)) return print_about(path);
-    const bool is_run = vt_output_holds(path, "metrics.csv") || vt_output_holds(path, "checkpoints") ||
-                        vt_output_holds(path, "out.log");
-    const bool is_found = !is_run && vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
+    const bool is_directory = S_ISDIR(info.st_mode);
+    const bool is_one =
+        !is_directory || vt_output_holds(path, "checkpoint.h5") || vt_output_holds(path, "checkpoint.crc32c");
+    bool is_found = is_one && vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
     vt_error_clear();
-    VT_CHECK(S_ISDIR(info.st_mode) || is_found,
-             "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data", path,
-             foreign != NULL ? foreign : "a file");
-    if (is_run)
-        vt_inspect_run(path, verify, faults);
-    else if (is_found || vt_output_holds(path, "shard-00000-of-00001.h5"))
+    VT_CHECK(is_directory || is_found, "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
+             path, foreign != NULL ? foreign : "a file");
+    if (is_found || vt_output_holds(path, "shard-00000-of-00001.h5")) {
         vt_inspect_checkpoint(is_found ? checkpoint : path, false, verify, faults);
-    else if (holds_text(path))
+    } else if (vt_output_holds(path, "metrics.csv") || vt_output_holds(path, "checkpoints") ||
+               vt_output_holds(path, "out.log")) {
+        vt_inspect_run(path, verify, faults);
+    } else if (holds_text(path)) {
         print_text(path, verify, faults);
-    else if (vt_output_holds(path, "train") || vt_output_holds(path, "valid") || vt_output_holds(path, "stats") ||
-             form->variables != NULL || holds_yearly_files(path, form))
+    } else if (vt_output_holds(path, "train") || vt_output_holds(path, "valid") || vt_output_holds(path, "stats") ||
+               form->variables != NULL || holds_yearly_files(path, form)) {
         vt_inspect_data(path, config, verify, faults);
-    else
-        VT_FAIL("inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
-                "train/*YYYY.h5 (netCDF: with --variables), text train.txt or wiki.train.raw",
-                path);
+    } else { /* a run's checkpoints/ */
+        is_found = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
+        vt_error_clear();
+        VT_CHECK(is_found,
+                 "inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
+                 "train/*YYYY.h5 (netCDF: with --variables), text train.txt or wiki.train.raw",
+                 path);
+        vt_inspect_checkpoint(checkpoint, false, verify, faults);
+    }
 done:
     free(checkpoint);
     return status;

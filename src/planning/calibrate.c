@@ -19,7 +19,9 @@ typedef struct {
 /* ---- steps ---- */
 
 /* Kinds of operations that have a rate of their own: FLOPs a second, or bytes a second of each vt_work. */
-enum { PRODUCTS = VT_WORK_COUNT, ATTENTION, KINDS, TURNS = 5 };
+enum { PRODUCTS = VT_WORK_COUNT, ATTENTION, KINDS };
+
+enum { TURNS = 5 }; /* whose median counts */
 
 /* rates[kind][turn] of steps that took this rank's operations so far, and all ranks together `wall` seconds. The
  * seconds of all ranks are added up, and the part of `wall` that no operation took is charged to all of them in

@@ -62,7 +62,8 @@ static bool default_fill(const vt_array *array, const vt_packing *packing, doubl
         /* in the order of vt_element */
         0, 0, 9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295., 0, 0};
     *value = as_stored(packing, fills[packing->element]);
-    return *value != 0 && as_stored(packing, array->fill_value) == *value;
+    const vt_store_kind *kind = array->store->kind;
+    return *value != 0 && kind->fill_value != NULL && as_stored(packing, kind->fill_value(array)) == *value;
 }
 
 static vt_status take_missing(const vt_array *array, vt_packing *packing)

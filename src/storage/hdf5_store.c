@@ -166,7 +166,6 @@ static void take_type(hdf5_array *own)
                              H5T_NATIVE_INT8,  H5T_NATIVE_UINT8,  H5T_NATIVE_INT16, H5T_NATIVE_UINT16,
                              H5T_NATIVE_INT32, H5T_NATIVE_UINT32, H5T_NATIVE_INT64, H5T_NATIVE_UINT64};
     vt_array *array = &own->array;
-    H5D_fill_value_t fill = H5D_FILL_VALUE_UNDEFINED;
     hid_t type = H5Dget_type(own->dataset);
     array->element = element_of(type);
     array->element_size = H5Tget_size(type);
@@ -178,9 +177,6 @@ static void take_type(hdf5_array *own)
         if (!array->swapped && H5Tequal(type, own->memory_type) <= 0)
             array->obstacle = vt_text_format("'%s' is of a type of its own, which HDF5 converts", array->name);
         H5Tclose(turned);
-        H5Pfill_value_defined(own->properties, &fill);
-        if (fill == H5D_FILL_VALUE_USER_DEFINED)
-            H5Pget_fill_value(own->properties, H5T_NATIVE_DOUBLE, &array->fill_value);
     }
     H5Tclose(type);
 }
@@ -424,6 +420,18 @@ static bool attribute_texts(const vt_array *array, const char *name, vt_names *t
     return vt_hdf5_texts(((const hdf5_array *)array)->dataset, name, texts);
 }
 
+static double fill_value(const vt_array *array)
+{
+    const hid_t properties = ((const hdf5_array *)array)->properties;
+    H5D_fill_value_t chosen = H5D_FILL_VALUE_UNDEFINED;
+    double value = 0;
+    vt_hdf5_enter();
+    H5Pfill_value_defined(properties, &chosen);
+    if (chosen == H5D_FILL_VALUE_USER_DEFINED) H5Pget_fill_value(properties, H5T_NATIVE_DOUBLE, &value);
+    vt_hdf5_leave();
+    return value;
+}
+
 /* ---- netCDF's dimensions ---- */
 
 enum { PATH_SIZE = 256 };
@@ -472,6 +480,7 @@ const vt_store_kind vt_store_hdf5 = {.name = "hdf5",
                                      .read = read_box,
                                      .attribute_numbers = attribute_numbers,
                                      .attribute_texts = attribute_texts,
+                                     .fill_value = fill_value,
                                      .dimension_name = dimension_name,
                                      .is_scale_of = is_scale_of};
 

@@ -45,7 +45,6 @@ typedef struct {
     const char *type;   /* … which the store calls so; NULL: it has no short name */
     bool swapped;
     size_t element_size; /* bytes, as stored */
-    double fill_value;   /* of elements that were never written; 0 also if the array's writer chose none */
     vt_layout_kind layout;
     char *obstacle; /* why only the store's library can read it ("'t2m' is compressed with 'lzf'"); NULL: no reason is
                        known */
@@ -105,6 +104,8 @@ struct vt_store_kind {
     int (*attribute_numbers)(const vt_array *array, const char *name, int most, double *values, bool *is_float);
     /* Adds the texts of an attribute, none if there is no such attribute; false: it is something else, or damaged. */
     bool (*attribute_texts)(const vt_array *array, const char *name, vt_names *texts);
+    /* The value of elements that were never written; 0 also if the array's writer chose none. NULL: always 0. */
+    double (*fill_value)(const vt_array *array);
 
     /* netCDF's dimensions: the name of one, "" if it has none; is an array the scale of dimension `dimension` of
      * another one (NULL: of any)? */

@@ -132,7 +132,6 @@ vt_status vt_zarr_take_form(vt_zarr_array *own, int version)
         take_type_3(own, type);
     else if (json_is_string(type))
         take_type_2(own, json_string_value(type));
-    if (!vt_zarr_number(json_object_get(metadata, "fill_value"), array, &array->fill_value)) array->fill_value = 0;
 done:
     return status;
 }
@@ -187,7 +186,7 @@ vt_status vt_zarr_take_fill(vt_zarr_array *own)
     double value = 0;
     VT_CHECK(fill == NULL || json_is_null(fill) || vt_zarr_number(fill, array, &value), "its fill_value is no number");
     const int64_t whole = json_is_integer(fill) ? json_integer_value(fill) : fabs(value) < 9e18 ? (int64_t)value : 0;
-    const float single = (float)value;
+    const float single = array->element_size < 8 ? (float)value : 0;
     const uint16_t half = vt_float16_round(single);
     const size_t size = array->element_size;
     const void *stored = &whole; /* its low bytes come first, as on all of our machines */

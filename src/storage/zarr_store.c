@@ -209,6 +209,13 @@ static bool attribute_texts(const vt_array *array, const char *name, vt_names *t
     return true;
 }
 
+static double fill_value(const vt_array *array)
+{
+    double value = 0;
+    const json_t *fill = json_object_get(((const vt_zarr_array *)array)->node->metadata, "fill_value");
+    return vt_zarr_number(fill, array, &value) ? value : 0;
+}
+
 /* ---- dimensions ---- */
 
 static void dimension_name(const vt_array *array, int dimension, char *name, size_t size)
@@ -246,5 +253,6 @@ const vt_store_kind vt_store_zarr = {.name = "zarr",
                                      .read = vt_zarr_read,
                                      .attribute_numbers = attribute_numbers,
                                      .attribute_texts = attribute_texts,
+                                     .fill_value = fill_value,
                                      .dimension_name = dimension_name,
                                      .is_scale_of = is_scale_of};

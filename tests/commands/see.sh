@@ -22,6 +22,9 @@ test_inspect() {
     contains "$output" "checkpoints: 2: step-00000007, step-00000014" "no faults"
     says "step 14, 2 epochs done" "channels: u10 v10 t2m" "parameters: 8656 in 38 tensors" -- "$VITRAIN" inspect $best
     says "train: 1 file 2001.h5, 61 times" "time_means.npy [1, 3, 16, 32]" -- "$VITRAIN" inspect data --verify
+    cp -rL $best copy && touch copy/out.log && mkdir -p data/step-00000001
+    says "copy: a checkpoint" "no faults" -- "$VITRAIN" inspect copy
+    says "train: 1 file 2001.h5" -- "$VITRAIN" inspect data
     refuses "is not a directory of vitrain's" -- "$VITRAIN" inspect .
     refuses "No such file" -- "$VITRAIN" inspect nowhere
 }
