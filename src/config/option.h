@@ -29,7 +29,7 @@ typedef struct {
     bool is_text;       /* of a path: any text, which names no file */
     bool is_list;       /* of a path: in a YAML file also a list of words */
     bool is_map;        /* of a path: … or a mapping of names to words and lists */
-    bool is_any;        /* of a path: may be empty, and None has no meaning of its own */
+    bool is_any;        /* None has no meaning of its own, and a path may be empty */
     bool none_counts;   /* None is a value of its own, not the default */
     bool is_switch;     /* of a path or a choice: a switch that may also be given a path or a word */
     const char *name;   /* a section's: its title */

@@ -51,7 +51,7 @@ typedef struct {
     int64_t (*grain)(const vt_config *config);
     /* Adds to the rule what the configuration says for this kind alone; NULL: nothing. */
     void (*configure)(const vt_config *config, vt_update *rule);
-    /* One update, none if the state's factor is NaN. */
+    /* One update, none if the state's factor is NaN. Rounds values to rule->rounded where own->rounded is. */
     void (*update)(vt_backend *backend, const vt_update *rule, const vt_step_state *state,
                    const vt_optimizer_span *own);
     const vt_whole_update *whole; /* for the tensors that it takes, in place of `update`; NULL: for none */
@@ -84,8 +84,8 @@ typedef struct vt_optimizer vt_optimizer; /* optimizer.h */
 /* What this rank updates of a tensor. */
 typedef struct {
     const vt_parameter *parameter;
-    int64_t first;         /* element of this rank's part of it */
-    vt_optimizer_span own; /* from there on; its count may be 0 */
+    int64_t first;         /* element of this rank's part of it that ZeRO leaves to it … */
+    vt_optimizer_span own; /* … with those that follow; its count may be 0 */
     bool counts;           /* of the ranks of the group that have the same elements, this is the first */
     double share;          /* 1 / the number of ranks, of all, that have the same elements */
 } vt_whole_part;

@@ -209,8 +209,9 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     optimizer->begun = memory;
     VT_TRY(upload_ranges(optimizer));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
-    VT_TRY(open_whole_tensors(optimizer));
 done:
+    status = vt_world_agree(parameters->parallel->world, status); /* as the ranks make a group next */
+    if (status == VT_OK) status = open_whole_tensors(optimizer);
     if (status != VT_OK) vt_optimizer_close(&optimizer);
     *result = optimizer;
     return status;

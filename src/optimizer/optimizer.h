@@ -72,9 +72,9 @@ struct vt_optimizer {
     vt_backend *backend;
     vt_parameters *parameters;
     vt_kept *kept;            /* beside the values */
-    vt_optimizer_span *spans; /* [span_count]: what this rank updates, but for */
+    vt_optimizer_span *spans; /* [span_count]: what this rank updates, but for `whole` */
     int64_t span_count;
-    vt_whole whole;  /* the tensors that are updated as wholes */
+    vt_whole whole;  /* tensors that are updated as wholes */
     vt_group *world; /* all ranks, over the back end's memory */
     /* What a step changes, in the back end's memory, as the rest is: the loss is added to its `losses`, dropout reads
      * its `step`. */

@@ -32,8 +32,7 @@ typedef struct {
 typedef struct {
     vt_group *group;
     void *state; /* the engine's own; NULL when it is over */
-    /* group.c's own, of an operation on a copy in the host's memory: in the end `received` of it goes `to` the device.
-     */
+    /* group.c's own, of an operation on a copy in host memory: in the end `received` of it goes `to` the device */
     char *copy;
     vt_group_bytes received;
     char *to;
@@ -141,14 +140,14 @@ struct vt_engine {
     int rank, size;
     double timeout;     /* seconds; set by the opener */
     bool device_memory; /* takes the back end's memory as it is (NCCL); else it is staged through the host */
-    bool counts_only;   /* nothing is moved (dry): the operations may be NULL */
+    bool counts_only;   /* nothing is moved (dry): `start` may be NULL */
     size_t copies;      /* if it counts only: bytes of the copies that MPI keeps of the sums under way, */
     size_t most_copies; /* the most so far, */
     size_t hole;        /* and of the hole that those of reduce-scatters leave in the heap */
     void *state;
 
     /* Operations are started on groups of two ranks or more and on more than 0 bytes; group.c has done the counting and
-     * the staging. `request` is never NULL. test and wait clear request->state when it is over. */
+     * the staging. `request` is never NULL. start sets request->state; test and wait clear it when it is over. */
 
     /* Collective over all ranks: those with equal `color` form a group, in the order of `key`; its name, size, rank and
      * members are set already. */

@@ -48,7 +48,7 @@ typedef struct {
 
 /* clang-format off */
 #define SETTING(text, type, value, member, ...) {.name = text, .kind = type, .preset = value, \
-    .offset = offsetof(bench, member), .origin = offsetof(bench, origin), __VA_ARGS__}
+    .offset = offsetof(bench, member), .origin = offsetof(bench, origin), .is_any = true, __VA_ARGS__}
 #define COUNT(text, value, member, from) SETTING(text, VT_ROW_INTEGER, value, member, .least = from, .most = 0x1p63)
 #define TEST(section, test) SETTING(section ".run_benchmark", VT_ROW_BOOLEAN, "true", tests[test].runs, ), \
     COUNT(section ".nbatches", "50", tests[test].batches, 1), COUNT(section ".ntrials", "3", tests[test].trials, 1), \
@@ -68,6 +68,12 @@ static const vt_row table[] = {
     {.kind = VT_ROW_END}};
 static const vt_row *const rows = &table[1];
 
+/* Nothing is said: the defaults hold. */
+static bool is_null(const vt_yaml_node *node)
+{
+    return node->kind == VT_YAML_SCALAR && strcmp(node->text, "null") == 0;
+}
+
 static vt_status read_section(const vt_yaml_entry *section, bench *b)
 {
     vt_status status = VT_OK;
@@ -76,7 +82,7 @@ static vt_status read_section(const vt_yaml_entry *section, bench *b)
     VT_CHECK(vt_text_choice(section->key->text, "global|IO|synthetic|full") >= 0,
              "%s:%zu:%zu: %s is no section of benchy; expected global, IO, synthetic or full",
              VT_YAML_PLACE(section->key), section->key->text);
-    if (settings->kind == VT_YAML_SCALAR && strcmp(settings->text, "null") == 0) return VT_OK; /* it has none */
+    if (is_null(settings)) return VT_OK;
     VT_CHECK(settings->kind == VT_YAML_MAPPING, "%s:%zu:%zu: %s is %s; expected an object with its settings",
              VT_YAML_PLACE(settings), section->key->text, vt_yaml_describe(settings, found));
     VT_TRY(vt_yaml_entries(settings));
@@ -90,7 +96,7 @@ static vt_status read_section(const vt_yaml_entry *section, bench *b)
                  "profiler_mode, output_filename, output_dir, use_distributed_barrier; of IO, synthetic and full "
                  "run_benchmark, nbatches, ntrials, nwarmup",
                  VT_YAML_PLACE(setting->key), name);
-        VT_TRY(vt_row_read(row, setting->value, b));
+        if (!is_null(setting->value)) VT_TRY(vt_row_read(row, setting->value, b));
     }
 done:
     free(name);

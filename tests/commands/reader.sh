@@ -143,6 +143,8 @@ YAML
     [ "$(grep -c "BENCHY::SUMMARY::" log)" = 1 ]
     contains "$(cat log)" "BENCHY::SUMMARY::FULL" "Profiling mode single" "exiting"
     [ -s runs/base/1CPU/short/benchy_output.json ]
+    echo "synthetic: {run_benchmark: None}" >bad.yaml
+    BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "'None' is not a switch" -- train --enable_benchy
     echo "full: {batches: 3}" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "full.batches" "nbatches" -- train --enable_benchy
     echo "reader: null" >bad.yaml

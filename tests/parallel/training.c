@@ -383,10 +383,10 @@ TEST(memory_that_one_rank_lacks_ends_all)
     vt_launch launch;
     EXPECT_OK(vt_launch_detect(&launch));
     const char *const settings[] = {
-        "zero_stage=0", "zero_stage=2", "zero_stage=3",
+        "zero_stage=0 optimizer=Muon", "zero_stage=1 optimizer=Adafactor", "zero_stage=2", "zero_stage=3",
         SETTINGS("n_in_channels=2 rollout=2 depth=6 grad_accumulation=2 pipeline_parallel=%d", launch.world_size)};
     batch_size = launch.world_size == 3 ? 6 : 8;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         int number = 0;
         while (refuse(settings[i], number, &launch)) number++;
         EXPECT(number >= 10, "%s: %d allocations", settings[i], number);
