@@ -230,7 +230,7 @@ static void print_times(const side *s, double step_seconds)
     int count;
     const vt_operation_time *times = vt_times_sorted(s->backend, &count);
     double sum = 0, seconds[CLASS_COUNT] = {0};
-    long long calls = 0;
+    int64_t calls = 0;
     for (int i = 0; i < count; i++) {
         seconds[class_of(times[i].operation)] += times[i].seconds;
         sum += times[i].seconds;
@@ -239,10 +239,8 @@ static void print_times(const side *s, double step_seconds)
     printf("{");
     for (size_t i = 0; i < CLASS_COUNT; i++)
         if (seconds[i] > 0) printf("\"%s\": %.6f, ", classes[i].name, seconds[i]);
-    printf(
-        "\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
-        step_seconds - sum, step_seconds, calls, (long long)s->trainer->steps_started,
-        (long long)s->trainer->steps_replayed);
+    printf("\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %ld, \"steps\": %ld, \"replayed\": %ld}\n",
+           step_seconds - sum, step_seconds, calls, s->trainer->steps_started, s->trainer->steps_replayed);
 }
 
 static vt_status print_classes(side *s)
@@ -295,9 +293,8 @@ int main(int argument_count, char **arguments)
            s.backend->name, opened, seconds, taken, steady, s.planned_bytes, s.step_flops);
     fflush(stdout);
     VT_TRY(answer(&s));
-    printf("{\"parameters\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
-           (long long)vt_trainer_parameters(s.trainer)->whole_count, (long long)s.trainer->steps_started,
-           (long long)s.trainer->steps_replayed);
+    printf("{\"parameters\": %ld, \"steps\": %ld, \"replayed\": %ld}\n", vt_trainer_parameters(s.trainer)->whole_count,
+           s.trainer->steps_started, s.trainer->steps_replayed);
 done:
     if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
     vt_trainer_close(&s.trainer);

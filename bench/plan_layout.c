@@ -129,11 +129,10 @@ typedef struct {
 static void print_layout(const bench_ranks *l)
 {
     const vt_config *config = l->config;
-    printf("%d rank%s, tp %lld cp %lld dp %lld zero %lld%s%s, micro-batch %lld: ", l->world->ranks,
-           l->world->ranks == 1 ? "" : "s", (long long)config->tensor_parallel, (long long)config->context_parallel,
-           (long long)config->data_parallel, (long long)config->zero_stage,
-           config->sequence_parallel && config->tensor_parallel > 1 ? " sequence" : "",
-           config->recompute == VT_RECOMPUTE_BLOCK ? " recompute" : "", (long long)vt_trainer_micro_batch(config));
+    printf("%d rank%s, tp %ld cp %ld dp %ld zero %ld%s%s, micro-batch %ld: ", l->world->ranks,
+           l->world->ranks == 1 ? "" : "s", config->tensor_parallel, config->context_parallel, config->data_parallel,
+           config->zero_stage, config->sequence_parallel && config->tensor_parallel > 1 ? " sequence" : "",
+           config->recompute == VT_RECOMPUTE_BLOCK ? " recompute" : "", vt_trainer_micro_batch(config));
 }
 
 /* ---- memory ---- */

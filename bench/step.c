@@ -59,27 +59,24 @@ static bool rival_open(rival *r, const char *python, const vt_config *config)
     int in[2], out[2];
     char command[1024], model[256], line[256] = "";
     if (strcmp(vt_model_kind_of(config)->name, "unet3d") == 0)
-        snprintf(model, sizeof model, "--unet %lld --side %lld", (long long)config->unet_width,
-                 (long long)config->data_size);
+        snprintf(model, sizeof model, "--unet %ld --side %ld", config->unet_width, config->data_size);
     else if (vt_model_kind_of(config)->prediction_grid == NULL) /* it predicts words */
         snprintf(model, sizeof model,
-                 "--language %s --words %lld --tokens %lld --embed %lld --depth %lld --heads %lld --hidden %lld "
+                 "--language %s --words %ld --tokens %ld --embed %ld --depth %ld --heads %ld --hidden %ld "
                  "--dropout %g%s",
-                 vt_model_kind_of(config)->name, (long long)config->vocab_size, (long long)config->seq_len,
-                 (long long)config->embed_dim, (long long)config->depth, (long long)config->num_heads,
-                 (long long)config->ffn_dim, config->dropout, config->causal ? " --causal" : "");
+                 vt_model_kind_of(config)->name, config->vocab_size, config->seq_len, config->embed_dim, config->depth,
+                 config->num_heads, config->ffn_dim, config->dropout, config->causal ? " --causal" : "");
     else
         snprintf(model, sizeof model,
-                 "--height %lld --width %lld --channels %lld --patch %lld --embed %lld --depth %lld --heads %lld",
-                 (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
-                 (long long)config->patch_size, (long long)config->embed_dim, (long long)config->depth,
-                 (long long)config->num_heads);
+                 "--height %ld --width %ld --channels %ld --patch %ld --embed %ld --depth %ld --heads %ld",
+                 config->img_size[0], config->img_size[1], config->n_in_channels, config->patch_size, config->embed_dim,
+                 config->depth, config->num_heads);
     snprintf(
         command, sizeof command,
         "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 "
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1; "
-        "exec %s bench/pytorch_step.py %s --batch %lld --dtype %s --best",
-        python, model, (long long)config->global_batch_size, config->amp_mode == VT_AMP_NONE ? "float32" : "bf16");
+        "exec %s bench/pytorch_step.py %s --batch %ld --dtype %s --best",
+        python, model, config->global_batch_size, config->amp_mode == VT_AMP_NONE ? "float32" : "bf16");
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     r->process = fork();
     if (r->process == 0) {

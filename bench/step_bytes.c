@@ -14,7 +14,7 @@
 
 typedef struct {
     const char *operation;
-    long long calls;
+    int64_t calls;
     double bytes;
 } row;
 
@@ -47,7 +47,7 @@ static void print(vt_backend *dry)
     for (int i = 0; i < count; i++) {
         all += rows[i].bytes;
         if (rows[i].bytes > 0)
-            printf("%-26s %6lld calls %9.3f GB\n", rows[i].operation, rows[i].calls, rows[i].bytes / 1e9);
+            printf("%-26s %6ld calls %9.3f GB\n", rows[i].operation, rows[i].calls, rows[i].bytes / 1e9);
     }
     printf("%-26s %15s %6.3f GB\n", "together", "", all / 1e9);
 }

@@ -23,7 +23,7 @@ enum { LARGEST = 64 << 20, MOST_THREADS = 64 };
 
 static char **files;
 static long count, next;
-static long long decoded;
+static int64_t decoded;
 
 static size_t decode(const unsigned char *stored, size_t bytes, unsigned char *result)
 {
@@ -59,7 +59,7 @@ static void *work(void *memory)
         close(file);
         const size_t made = decode(stored, (size_t)info.st_size, ring + at);
         at = at + made < RING ? at + made : 0;
-        __atomic_add_fetch(&decoded, (long long)made, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&decoded, made, __ATOMIC_RELAXED);
     }
     free(stored);
     return NULL;

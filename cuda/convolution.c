@@ -104,9 +104,9 @@ static void fail(vt_backend *backend, const vt_graph_plan *plan, const char *wha
     const vt_convolution_key *k = (const vt_convolution_key *)plan->key;
     plan->graph.library->cudnnGetLastErrorString(text, sizeof text);
     snprintf(sentence, sizeof sentence,
-             "cuDNN %s for %lld cubes of %lld³ points, %lld channels, and %lld³, %lld channels: %s; --device=cpu runs "
+             "cuDNN %s for %ld cubes of %ld³ points, %ld channels, and %ld³, %ld channels: %s; --device=cpu runs "
              "without it",
-             what, (long long)k->batch, 2 * (long long)k->side, (long long)k->in, (long long)k->side, (long long)k->out,
+             what, k->batch, 2 * k->side, k->in, k->side, k->out,
              plan->graph.failure[0] != '\0' ? plan->graph.failure : text);
     ((vt_cuda_common *)backend->state)->fail(backend, sentence);
 }

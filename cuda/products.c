@@ -9,12 +9,11 @@ static void fail(vt_backend *backend, const vt_product_key *key)
     const struct vt_products *products = vt_products_of(backend);
     char sentence[400];
     snprintf(sentence, sizeof sentence,
-             "cuBLASLt has no %s of %lld × %lld × %lld numbers (types %d, %d, %d; rows of %lld, %lld, %lld; aligned to "
-             "%lld, %lld, %lld bytes): %s; report it, and use --device=cpu",
-             key->adds ? "weight gradient" : "product", (long long)key->m, (long long)key->n, (long long)key->k,
-             (int)key->type_a, (int)key->type_b, (int)key->type_d, (long long)key->leading_a, (long long)key->leading_b,
-             (long long)key->leading_d, (long long)key->aligned_a, (long long)key->aligned_b, (long long)key->aligned_d,
-             products->library->cublasLtGetStatusString(products->refusal));
+             "cuBLASLt has no %s of %ld × %ld × %ld numbers (types %d, %d, %d; rows of %ld, %ld, %ld; aligned to "
+             "%ld, %ld, %ld bytes): %s; report it, and use --device=cpu",
+             key->adds ? "weight gradient" : "product", key->m, key->n, key->k, (int)key->type_a, (int)key->type_b,
+             (int)key->type_d, key->leading_a, key->leading_b, key->leading_d, key->aligned_a, key->aligned_b,
+             key->aligned_d, products->library->cublasLtGetStatusString(products->refusal));
     ((vt_cuda_common *)backend->state)->fail(backend, sentence);
 }
 

@@ -26,7 +26,7 @@ static inline bool use_chunk(vt_chunk_cache *cache, int64_t number)
         memset(chunk.bytes, byte, CHUNK_BYTES);
         vt_chunk_cache_settle(cache, &chunk, true);
     }
-    EXPECT(chunk.bytes[0] == byte && chunk.bytes[CHUNK_BYTES - 1] == byte, "chunk %lld", (long long)number);
+    EXPECT(chunk.bytes[0] == byte && chunk.bytes[CHUNK_BYTES - 1] == byte, "chunk %ld", number);
     vt_chunk_cache_release(cache, &chunk);
     return state == VT_CHUNK_WANTED;
 }

@@ -135,7 +135,7 @@ vt_status vt_file_read(const char *path, int64_t most, char **text, int64_t *siz
     int64_t bytes = 0;
     char *read = NULL;
     VT_TRY(vt_file_open(path, &file, &bytes));
-    VT_CHECK(bytes <= most, "%s has %lld bytes, expected at most %lld", path, (long long)bytes, (long long)most);
+    VT_CHECK(bytes <= most, "%s has %ld bytes, expected at most %ld", path, bytes, most);
     read = vt_allocate((size_t)bytes + 1, 1, "a file");
     VT_CHECK(fread(read, 1, (size_t)bytes, file) == (size_t)bytes, "can't read %s: %s", path,
              ferror(file) ? strerror(errno) : "it was cut short");

@@ -12,6 +12,9 @@
 
 #include "base/status.h"
 
+/* So %ld prints it without a cast. */
+_Static_assert(_Generic((int64_t)0, long : true, default : false), "int64_t is long");
+
 static void append_list(vt_text *text, const char *format, va_list arguments)
 {
     va_list again;
@@ -203,7 +206,7 @@ bool vt_text_to_integer(const char *string, int64_t *value)
 {
     char *end = NULL;
     errno = 0;
-    long long parsed = strtoll(string, &end, 10);
+    int64_t parsed = strtoll(string, &end, 10);
     if (end == string || *end != '\0' || errno != 0) return false;
     *value = parsed;
     return true;

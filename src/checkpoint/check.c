@@ -28,10 +28,9 @@ vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task 
     if (differs >= 0)
         vt_text_append(
             difference,
-            "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
+            "%s: word %ld is '%.60s' in the checkpoint's vocabulary of %ld words, '%.60s' in the one of %ld words "
             "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
-            directory, (long long)differs, differing, (long long)count,
-            differs < known ? task->vocabulary[differs] : "", (long long)known, path);
+            directory, differs, differing, count, differs < known ? task->vocabulary[differs] : "", known, path);
 done:
     free(path);
     free(text);
@@ -103,8 +102,8 @@ vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory
     VT_TRY(vt_tensor_file_get_integer(index, "parameter_count", &stored));
     for (int64_t i = 0; i < count && !subject->forecasts; i++)
         stored += vt_checkpoint_lacks(index, parameters->list[i]);
-    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
-             (long long)stored, (long long)count);
+    VT_CHECK(stored == count, "%s holds %ld parameters, the model has %ld: their depth differs", directory, stored,
+             count);
     for (int64_t i = 0; i < count; i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         vt_tensor_shape wanted = tensor.shape, found = {0};
@@ -243,23 +242,22 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
     const int64_t samples = subject->training_samples, batch = progress->batch;
     int64_t then = progress->training_samples;
     static const char *const order[] = {"seed", "shuffle", "limit_nsamples", NULL};
-    VT_CHECK(
-        batch == config->global_batch_size,
-        "%s was saved in the middle of an epoch with global_batch_size %lld, so training cannot continue with %lld",
-        directory, (long long)batch, (long long)config->global_batch_size);
+    VT_CHECK(batch == config->global_batch_size,
+             "%s was saved in the middle of an epoch with global_batch_size %ld, so training cannot continue with %ld",
+             directory, batch, config->global_batch_size);
     VT_TRY(vt_checkpoint_check_options(
         file, directory, config, order,
         "it was saved in the middle of an epoch, and the epoch's other samples would come in another order"));
     if (then == 0) /* earlier checkpoints don't say: as many as have been trained on, at least */
         then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
     VT_CHECK(then != samples - subject->crossing_samples || then == samples,
-             "%s was saved in the middle of an epoch of %lld training samples, each within one file; now %lld more "
+             "%s was saved in the middle of an epoch of %ld training samples, each within one file; now %ld more "
              "reach from one file into the next: continue with --cross_files=false",
-             directory, (long long)then, (long long)subject->crossing_samples);
+             directory, then, subject->crossing_samples);
     VT_CHECK(then == samples,
-             "%s was saved in the middle of an epoch of %lld training samples, but the data now have %lld: continue "
+             "%s was saved in the middle of an epoch of %ld training samples, but the data now have %ld: continue "
              "with the data that it was made with; --init_from=%s takes the parameters alone",
-             directory, (long long)then, (long long)samples, directory);
+             directory, then, samples, directory);
 done:
     return status;
 }
@@ -312,8 +310,8 @@ vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *direc
     if (known < 0)
         vt_checkpoint_compare_options(then, now, limits, &changes);
     else if (known != samples)
-        vt_text_append(&changes, "%s%lld validation samples, not %lld", changes.length > 0 ? ", and " : "",
-                       (long long)known, (long long)samples);
+        vt_text_append(&changes, "%s%ld validation samples, not %ld", changes.length > 0 ? ", and " : "", known,
+                       samples);
     if (changes.length == 0) goto done;
     vt_log_info("the smallest validation loss and the baseline's begin anew, as those of %s measure something else: %s",
                 directory, changes.characters);

@@ -15,7 +15,7 @@
 
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks)
 {
-    return vt_text_format("shard-%05lld-of-%05lld.h5", (long long)rank, (long long)ranks);
+    return vt_text_format("shard-%05ld-of-%05ld.h5", rank, ranks);
 }
 
 char *vt_checkpoint_vocabulary(const char *directory)
@@ -84,8 +84,8 @@ static vt_status check_shard(const char *path, int64_t bytes, int64_t checksum, 
     vt_tensor_file *file = NULL;
     char *found = NULL;
     VT_CHECK(stat(path, &info) == 0, "%s: %s; the checkpoint is not whole without it", path, strerror(errno));
-    VT_CHECK(info.st_size == bytes, "%s has %lld bytes, expected %lld: it is cut off or of another checkpoint", path,
-             (long long)info.st_size, (long long)bytes);
+    VT_CHECK(info.st_size == bytes, "%s has %ld bytes, expected %ld: it is cut off or of another checkpoint", path,
+             info.st_size, bytes);
     if (checksum >= 0) VT_TRY(check_checksum(path, checksum));
     VT_TRY(vt_tensor_file_open(path, &file));
     VT_TRY(vt_tensor_file_get_text(file, "id", &found));
@@ -110,8 +110,7 @@ static vt_status check_shards(vt_tensor_file *index, const char *directory, int 
     VT_CHECK(count > 0, "%s: no shards are named", directory);
     contents = contents && vt_tensor_file_has(index, "shard_crc32c");
     if (contents) VT_TRY(vt_tensor_file_get_integers(index, "shard_crc32c", &summed, checksums));
-    VT_CHECK(!contents || summed == count, "%s names %lld shards and %lld checksums", directory, (long long)count,
-             (long long)summed);
+    VT_CHECK(!contents || summed == count, "%s names %ld shards and %ld checksums", directory, count, summed);
     for (int64_t i = first; i < count; i += step) {
         free(name);
         free(path);
@@ -183,8 +182,8 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
     VT_TRY(vt_tensor_file_get_integer(*index, "format_version", &version));
     *damaged = version < 1;
     VT_CHECK(version >= 1 && version <= VT_CHECKPOINT_VERSION,
-             "%s has format version %lld, this program reads versions 1 to %d: it was written by a newer vitrain", path,
-             (long long)version, VT_CHECKPOINT_VERSION);
+             "%s has format version %ld, this program reads versions 1 to %d: it was written by a newer vitrain", path,
+             version, VT_CHECKPOINT_VERSION);
     *damaged = true;
     VT_CHECK(version == 1 || vt_output_exists(checksum), "%s is missing; the checkpoint is not whole without it",
              checksum);

@@ -25,9 +25,9 @@ static bool is_checkpoint(const char *directory)
 
 int64_t vt_checkpoint_step_of(const char *name, const char *end)
 {
-    long long step = -1;
-    if (sscanf(name, "step-%lld", &step) != 1 || step < 0) return -1;
-    char *expected = vt_text_format("step-%08lld%s", step, end);
+    int64_t step = -1;
+    if (sscanf(name, "step-%ld", &step) != 1 || step < 0) return -1;
+    char *expected = vt_text_format("step-%08ld%s", step, end);
     if (strcmp(name, expected) != 0) step = -1;
     free(expected);
     return step;
@@ -101,7 +101,7 @@ static char *choose(const char *checkpoints, vt_checkpoint_use use)
     if (best != NULL) return best;
     vt_step_list list;
     if (vt_checkpoint_list(checkpoints, "", &list) != VT_OK) vt_error_clear(); /* as if there were none */
-    if (list.count > 0) best = vt_text_format("%s/step-%08lld", checkpoints, (long long)list.steps[0]);
+    if (list.count > 0) best = vt_text_format("%s/step-%08ld", checkpoints, list.steps[0]);
     free(list.steps);
     return best;
 }

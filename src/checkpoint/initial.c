@@ -199,8 +199,8 @@ static vt_status take(source *from, const vt_stored_tensor *tensor, const place 
     if (resamples) {
         made = vt_allocate((size_t)vt_tensor_count(here) + 1, sizeof *made, "a checkpoint");
         vt_positions_resample(values, old, here->shape[2], grid, made);
-        vt_text_append(&from->told, "\ninit_from: pos_embed is interpolated from %lld×%lld tokens to %lld×%lld",
-                       (long long)old[0], (long long)old[1], (long long)grid[0], (long long)grid[1]);
+        vt_text_append(&from->told, "\ninit_from: pos_embed is interpolated from %ld×%ld tokens to %ld×%ld", old[0],
+                       old[1], grid[0], grid[1]);
     }
     VT_TRY(vt_checkpoint_read_part(NULL, NULL, resamples ? made : values, tensor, from->subject, from->room));
 done:
@@ -270,12 +270,11 @@ static void tell(source *from, const item *items, int64_t count, const char *wha
         layer_of(items[i + length - 1].name, &last);
         vt_text_append(&from->told, "\ninit_from: %s: ", what);
         if (lines++ == MOST_LINES) {
-            vt_text_append(&from->told, "%lld more", (long long)(count - i));
+            vt_text_append(&from->told, "%ld more", count - i);
             return;
         }
-        if (length > 1)
-            vt_text_append(&from->told, "%lld of %.*s%lld", (long long)length, root, name, (long long)first);
-        if (last > first && length > 1) vt_text_append(&from->told, " to %.*s%lld", root, name, (long long)last);
+        if (length > 1) vt_text_append(&from->told, "%ld of %.*s%ld", length, root, name, first);
+        if (last > first && length > 1) vt_text_append(&from->told, " to %.*s%ld", root, name, last);
         if (length > 1) vt_text_append(&from->told, ", such as ");
         vt_text_append(&from->told, items[i].why != NULL ? "%s (%s)" : "%s", name, items[i].why);
     }
@@ -288,8 +287,8 @@ static void tell_all(source *from)
     for (int64_t i = 0; i < from->list.count; i++)
         if (!from->used[i]) unused[count++].name = from->list.names[i];
     if (from->left_count > 0)
-        vt_text_append(&from->told, "\ninit_from: %lld of %lld parameters are taken", (long long)from->taken,
-                       (long long)from->subject->parameters->count);
+        vt_text_append(&from->told, "\ninit_from: %ld of %ld parameters are taken", from->taken,
+                       from->subject->parameters->count);
     tell(from, from->left, from->left_count, "begins anew");
     tell(from, unused, count, "not used");
     free(unused);
@@ -369,9 +368,9 @@ vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subje
     tell_all(&from);
     if (from.split) vt_text_append(changes, "; its attn.qkv was split into q, k and v");
     if (from.rounded > 0)
-        vt_text_append(changes, "; %lld parameters were rounded from float64 to float32", (long long)from.rounded);
-    VT_CHECK(from.taken > 0, "%s: none of its %lld tensors fits a parameter of the model by name and shape: %s is %s",
-             path, (long long)from.list.count, from.left[0].name, from.left[0].why);
+        vt_text_append(changes, "; %ld parameters were rounded from float64 to float32", from.rounded);
+    VT_CHECK(from.taken > 0, "%s: none of its %ld tensors fits a parameter of the model by name and shape: %s is %s",
+             path, from.list.count, from.left[0].name, from.left[0].why);
     if (from.told.length > 0) vt_text_append(changes, "%s", from.told.characters);
 done:
     close_source(&from);

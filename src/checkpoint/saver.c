@@ -145,11 +145,11 @@ static vt_status end_stage(vt_checkpoint_saver *saver)
         return VT_OK;
     }
     if (saver->copies)
-        vt_log_info("checkpoint step %lld: %.3f s blocked, %.2f s writing", (long long)step, saver->blocked,
+        vt_log_info("checkpoint step %ld: %.3f s blocked, %.2f s writing", step, saver->blocked,
                     vt_clock_seconds() - saver->begin);
 done:
     if (status != VT_OK) {
-        vt_error_context("checkpoint of step %lld", (long long)step);
+        vt_error_context("checkpoint of step %ld", step);
         /* with an index the directory may bear its final name already */
         if (is_first(saver) && !saver->has_index) vt_checkpoint_remove(saver->unfinished);
     }
@@ -185,8 +185,7 @@ vt_status vt_checkpoint_saver_save(vt_checkpoint_saver *saver, vt_run_progress *
     VT_TRY(vt_checkpoint_saver_wait(saver));
     waits = vt_clock_seconds() - waits;
     if (before >= 0)
-        vt_log_info("checkpoint step %lld: waited %.2f s for that of step %lld", (long long)progress->step, waits,
-                    (long long)before);
+        vt_log_info("checkpoint step %ld: waited %.2f s for that of step %ld", progress->step, waits, before);
     saver->is_best = progress->validation_loss < progress->best_loss;
     if (saver->is_best) progress->best_loss = progress->validation_loss;
     if (is_first(saver)) status = vt_checkpoint_store_begin(saver->store, progress->step, &saver->unfinished);

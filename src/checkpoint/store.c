@@ -31,7 +31,7 @@ static const char replaced_end[] = ".replaced"; /* stands in until the new one o
 
 static char *step_path(const vt_checkpoint_store *store, int64_t step, const char *end)
 {
-    return vt_text_format("%s/step-%08lld%s", store->directory, (long long)step, end);
+    return vt_text_format("%s/step-%08ld%s", store->directory, step, end);
 }
 
 vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **result)
@@ -164,7 +164,7 @@ done:
  * warns: that is no reason to end the run. */
 static vt_status name_best(vt_checkpoint_store *store, int64_t step)
 {
-    char *name = vt_text_format("step-%08lld", (long long)step), *obstacle = NULL;
+    char *name = vt_text_format("step-%08ld", step), *obstacle = NULL;
     store->best_step = step;
     if (make_link(store, name) != VT_OK) {
         obstacle = vt_text_copy(vt_error_text());
@@ -397,6 +397,5 @@ done:
 
 void vt_checkpoint_log_resumed(const char *path, const vt_run_progress *progress)
 {
-    vt_log_info("resuming from %s: step %lld, epoch %lld", path, (long long)progress->step,
-                (long long)progress->epoch + 1);
+    vt_log_info("resuming from %s: step %ld, epoch %ld", path, progress->step, progress->epoch + 1);
 }

@@ -76,7 +76,7 @@ static vt_status allocate_ring(bench *b, int64_t bytes)
     free(b->ring);
     b->ring_bytes = bytes;
     b->ring = vt_allocate_large((size_t)bytes);
-    VT_CHECK(b->ring != NULL, "bench io: out of memory for %lld bytes", (long long)bytes);
+    VT_CHECK(b->ring != NULL, "bench io: out of memory for %ld bytes", bytes);
     memset(b->ring, 0, (size_t)bytes);
 done:
     return status;
@@ -252,11 +252,10 @@ static void print_inflating(const bench *b, double *rounds, double samples, doub
 static void print_reader(const bench *b, double seconds)
 {
     const double samples = (double)(b->batches * b->config->global_batch_size);
-    const long long ranks = b->world->ranks, workers = (long long)vt_reader_workers(b->config, b->world);
-    vt_print(
-        "%lld batches of %lld samples of %.3f MB, %lld reader thread%s%s, %lld batches ahead; medians of %d rounds\n",
-        (long long)b->batches, (long long)b->config->global_batch_size, 1e-6 * (double)b->sample_bytes, workers,
-        workers == 1 ? "" : "s", ranks > 1 ? " on each rank" : "", (long long)b->config->prefetch, ROUNDS);
+    const int64_t ranks = b->world->ranks, workers = vt_reader_workers(b->config, b->world);
+    vt_print("%ld batches of %ld samples of %.3f MB, %ld reader thread%s%s, %ld batches ahead; medians of %d rounds\n",
+             b->batches, b->config->global_batch_size, 1e-6 * (double)b->sample_bytes, workers, workers == 1 ? "" : "s",
+             ranks > 1 ? " on each rank" : "", b->config->prefetch, ROUNDS);
     print_rate("reader", seconds, samples, samples * (double)b->sample_bytes);
 }
 

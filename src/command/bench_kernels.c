@@ -49,8 +49,8 @@ static vt_status measure(vt_config *config, bool on_gpu, bool half, vt_backend *
     config->amp_mode = half ? VT_AMP_BF16 : VT_AMP_NONE;
     VT_TRY(vt_config_resolve(config));
     VT_TRY(vt_practice_open(config, on_gpu ? SAMPLES_ON_GPU : SAMPLES, backend, &practice));
-    vt_print("%s; %s blocks of the large model, %s, %d sample%s; %lld step%s\n", backend->name, BLOCKS,
-             half ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds,
+    vt_print("%s; %s blocks of the large model, %s, %d sample%s; %ld step%s\n", backend->name, BLOCKS,
+             half ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", rounds,
              rounds == 1 ? "" : "s");
     VT_TRY(vt_step_times_print(practice, backend, vt_trainer_type(config), rounds));
 done:

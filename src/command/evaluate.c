@@ -15,10 +15,9 @@ static char *default_output(const vt_trained *model, bool test, int64_t members)
     char ensemble[48] = "";
     const char *checkpoint = model->checkpoint, *run_end = strstr(checkpoint, "/checkpoints/");
     for (const char *next = run_end; next != NULL; next = strstr(next + 1, "/checkpoints/")) run_end = next;
-    if (members > 0) snprintf(ensemble, sizeof ensemble, "-%lld-member%s", (long long)members, members == 1 ? "" : "s");
-    return vt_text_format("%.*s%sevaluation/step-%08lld-%s%s", run_end != NULL ? (int)(run_end - checkpoint) : 0,
-                          checkpoint, run_end != NULL ? "/" : "", (long long)model->step, test ? "test" : "valid",
-                          ensemble);
+    if (members > 0) snprintf(ensemble, sizeof ensemble, "-%ld-member%s", members, members == 1 ? "" : "s");
+    return vt_text_format("%.*s%sevaluation/step-%08ld-%s%s", run_end != NULL ? (int)(run_end - checkpoint) : 0,
+                          checkpoint, run_end != NULL ? "/" : "", model->step, test ? "test" : "valid", ensemble);
 }
 
 /* All that the evaluation is made from, except its data. */
@@ -28,12 +27,12 @@ static void describe(const vt_call *call, const vt_evaluation_options *options, 
     for (const vt_trained *model = members->models; model < members->models + members->model_count; model++)
         vt_text_append(lines, "checkpoint: %s, crc32c %08x\n", vt_file_name(model->checkpoint),
                        (unsigned)model->checksum);
-    vt_text_append(lines, "set: %s\nrollout: %lld\nevery: %lld\nmembers: %lld\nmap_channel: %s\noptions:",
-                   options->test ? "test" : "valid", (long long)options->rollout, (long long)options->every,
-                   (long long)members->count, options->channel != NULL ? options->channel : "None");
+    vt_text_append(lines, "set: %s\nrollout: %ld\nevery: %ld\nmembers: %ld\nmap_channel: %s\noptions:",
+                   options->test ? "test" : "valid", options->rollout, options->every, members->count,
+                   options->channel != NULL ? options->channel : "None");
     for (int i = 0; i < call->option_count; i++) vt_text_append(lines, " %s", call->options[i]);
     vt_text_append(lines, "\n");
-    if (options->error_times >= 0) vt_text_append(lines, "error_times: %lld\n", (long long)options->error_times);
+    if (options->error_times >= 0) vt_text_append(lines, "error_times: %ld\n", options->error_times);
 }
 
 /* The checkpoints, and where the files go. */

@@ -122,7 +122,7 @@ static vt_status run_stats(const initial *init)
     const char *directory = init->directory;
     char dt[48], *options[init->option_count + 1];
     vt_stats_flags flags = {.harmonics = 1};
-    snprintf(dt, sizeof dt, "--dt=%lld", (long long)init->data.dt);
+    snprintf(dt, sizeof dt, "--dt=%ld", init->data.dt);
     memcpy(options, init->options, (size_t)init->option_count * sizeof *options);
     options[init->option_count] = dt;
     return vt_command_stats(&(vt_call){.flags = &flags,
@@ -200,7 +200,7 @@ static vt_status make_config(const initial *init, int64_t rollout, vt_config **c
 {
     vt_text text = {0};
     char *options[init->option_count + 2], only[48], once[] = "--lr_restarts=None";
-    snprintf(only, sizeof only, "--rollout=%lld", (long long)rollout);
+    snprintf(only, sizeof only, "--rollout=%ld", rollout);
     memcpy(options, init->options, (size_t)init->option_count * sizeof *options);
     options[init->option_count] = only;
     options[init->option_count + 1] = once;
@@ -236,10 +236,10 @@ static vt_status count_samples(initial *init)
     const int64_t all = data->samples = samples_of(config, VT_SET_TRAINING, 1);
     data->validation = samples_of(config, VT_SET_VALIDATION, 1);
     VT_CHECK(all > 0 && data->validation > 0,
-             "%s: there are %lld samples of training and %lld of validation, each of which spans %lld times without a "
+             "%s: there are %ld samples of training and %ld of validation, each of which spans %ld times without a "
              "gap; give more files (%s, %s), or --n_history=0",
-             init->directory, (long long)all, (long long)data->validation,
-             (long long)(config->dt * (config->n_history + 1) + 1), config->train_data_path, config->valid_data_path);
+             init->directory, all, data->validation, config->dt * (config->n_history + 1) + 1, config->train_data_path,
+             config->valid_data_path);
     vt_recipe_rollouts(data->minutes, data->rollouts);
     for (int i = 0; i < 3; i++) {
         const int64_t count = samples_of(config, VT_SET_TRAINING, data->rollouts[i]);
@@ -349,12 +349,11 @@ static void write_layout(const initial *init, vt_text *text)
     const vt_option_cost *layout = &init->chosen.layout;
     if (init->backend != NULL || init->data.ranks == 1) return;
     vt_text_append(text,
-                   "  # the fastest layout of %lld ranks of %s\n  tensor_parallel: %lld\n  context_parallel: %lld\n"
-                   "  pipeline_parallel: %lld\n  zero_stage: %lld\n  grad_accumulation: %lld\n  recompute: %s\n"
+                   "  # the fastest layout of %ld ranks of %s\n  tensor_parallel: %ld\n  context_parallel: %ld\n"
+                   "  pipeline_parallel: %ld\n  zero_stage: %ld\n  grad_accumulation: %ld\n  recompute: %s\n"
                    "  sequence_parallel: %s\n",
-                   (long long)init->data.ranks, init->hardware.name, (long long)layout->tensor,
-                   (long long)layout->context, (long long)layout->pipeline, (long long)layout->zero,
-                   (long long)layout->accumulation, vt_recompute_words[layout->recompute],
+                   init->data.ranks, init->hardware.name, layout->tensor, layout->context, layout->pipeline,
+                   layout->zero, layout->accumulation, vt_recompute_words[layout->recompute],
                    layout->sequence ? "true" : "false");
 }
 
@@ -366,19 +365,17 @@ static vt_status write_file(const initial *init, const char *path, const char *c
     vt_text text = {0};
     char took[VT_NUMBER_SIZE];
     vt_number_duration(vt_recipe_seconds(&init->data, &init->chosen.times, recipe), took);
-    vt_text_append(&text,
-                   "# %s\n# %lld samples of training, %lld of validation; a step takes %.3g s%s%s, all about %s\n",
-                   command, (long long)init->data.samples, (long long)init->data.validation, init->chosen.times.one,
+    vt_text_append(&text, "# %s\n# %ld samples of training, %ld of validation; a step takes %.3g s%s%s, all about %s\n",
+                   command, init->data.samples, init->data.validation, init->chosen.times.one,
                    init->backend != NULL ? " here" : " on ", init->backend != NULL ? "" : init->hardware.name, took);
     write_recipe(init, &text);
     write_layout(init, &text);
     VT_TRY(vt_output_open(path, &file));
     fputs(text.characters, file);
     VT_TRY(vt_output_close(file, path));
-    vt_print("%s: %lld blocks of width %lld on patches of %lld × %lld; training takes about %s\n"
+    vt_print("%s: %ld blocks of width %ld on patches of %ld × %ld; training takes about %s\n"
              "train with:  vitrain --yaml_config=%s --config=%s\n",
-             path, (long long)recipe->depth, (long long)recipe->embed_dim, (long long)recipe->patch_size,
-             (long long)recipe->patch_size, took, path, init->name);
+             path, recipe->depth, recipe->embed_dim, recipe->patch_size, recipe->patch_size, took, path, init->name);
 done:
     vt_text_close(&text);
     return status;

@@ -175,14 +175,14 @@ static vt_status print_set(const char *directory, vt_set set, const vt_corpus_op
              set == VT_SET_TRAINING ? "training" : "validation");
     if (path == NULL || (set != VT_SET_TRAINING && *words == NULL)) goto done;
     VT_TRY(vt_corpus_open(path, *words, options, &corpus));
-    vt_print("  %s: %s, %s: %lld words", sets[set], vt_file_name(path),
-             vt_text_bytes((double)corpus->head.origin.text_bytes, size), (long long)corpus->head.words);
+    vt_print("  %s: %s, %s: %ld words", sets[set], vt_file_name(path),
+             vt_text_bytes((double)corpus->head.origin.text_bytes, size), corpus->head.words);
     if (corpus->vocabulary != NULL)
-        vt_print(", %lld different ones", (long long)corpus->vocabulary->count);
+        vt_print(", %ld different ones", corpus->vocabulary->count);
     else
-        vt_print(", %lld of which are not in the training text", (long long)corpus->head.unknown);
-    vt_print(", %lld windows of %d (seq_len, stride 1)\n",
-             (long long)vt_text_windows(corpus->head.token_count, SEQ_LEN, 1), SEQ_LEN);
+        vt_print(", %ld of which are not in the training text", corpus->head.unknown);
+    vt_print(", %ld windows of %d (seq_len, stride 1)\n", vt_text_windows(corpus->head.token_count, SEQ_LEN, 1),
+             SEQ_LEN);
     if (corpus->head.has_mark) vt_print("    WARNING: it begins with a byte order mark, which is left out\n");
     if (set == VT_SET_TRAINING) {
         *words = corpus->vocabulary;

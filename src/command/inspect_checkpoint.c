@@ -34,7 +34,7 @@ static void print_words(inspection *i)
     const bool is_there = access(path, F_OK) == 0;
     vt_inspect_check(&i->faults, vt_checkpoint_check_beside(i->index, i->directory));
     if (is_there) vt_inspect_check(&i->faults, vt_vocabulary_read(path, &words));
-    if (words != NULL) vt_print("  vocabulary: %lld words\n", (long long)words->count);
+    if (words != NULL) vt_print("  vocabulary: %ld words\n", words->count);
     vt_vocabulary_close(&words);
     free(path);
 }
@@ -47,9 +47,8 @@ static const char *loss_text(double loss, char number[VT_NUMBER_SIZE])
 static void print_progress(const vt_run_progress *run)
 {
     char numbers[3][VT_NUMBER_SIZE];
-    vt_print("  progress: step %lld, %lld epoch%s done", (long long)run->step, (long long)run->epoch,
-             run->epoch == 1 ? "" : "s");
-    if (run->epoch_steps > 0) vt_print(" and %lld steps of the next", (long long)run->epoch_steps);
+    vt_print("  progress: step %ld, %ld epoch%s done", run->step, run->epoch, run->epoch == 1 ? "" : "s");
+    if (run->epoch_steps > 0) vt_print(" and %ld steps of the next", run->epoch_steps);
     vt_print("\n  validation loss: %s (best so far %s, persistence %s)\n", loss_text(run->validation_loss, numbers[0]),
              loss_text(run->best_loss, numbers[1]), loss_text(run->persistence_loss, numbers[2]));
 }
@@ -75,15 +74,13 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     vt_print("  configuration %s", config->config);
     if (strcmp(vt_source_kind_of(config)->name, "fields") == 0) { /* of others the model says all */
-        vt_print(": grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", (long long)config->img_size[0],
-                 (long long)config->img_size[1], (long long)config->n_in_channels, (long long)config->n_out_channels,
-                 (long long)config->n_history, (long long)config->dt);
+        vt_print(": grid [%ld, %ld], %ld → %ld channels (n_history %ld, dt %ld)", config->img_size[0],
+                 config->img_size[1], config->n_in_channels, config->n_out_channels, config->n_history, config->dt);
         print_input(config);
     }
     model = vt_model_kind_of(config)->describe(config);
-    vt_print("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
-             (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),
-             (long long)config->seed);
+    vt_print("\n  model: %s\n  training: global batch %ld, lr %s, seed %ld\n", model, config->global_batch_size,
+             vt_text_double(vt_config_learning_rate(config), number), config->seed);
     VT_TRY(vt_checkpoint_about(index, directory, &about));
     if (about != NULL) vt_fields_about_print(about, "  ");
 done:
@@ -102,8 +99,8 @@ static vt_status print_shards(inspection *i)
     char size[VT_NUMBER_SIZE];
     VT_TRY(vt_tensor_file_get_integers(i->index, "shard_bytes", &count, bytes));
     for (int64_t k = 0; k < count; k++) total += (double)bytes[k];
-    vt_print("%s%lld shard%s, %s\n", i->brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
-             count == 1 ? "" : "s", vt_text_bytes(total, size));
+    vt_print("%s%ld shard%s, %s\n", i->brief ? ", " : "  files: checkpoint.h5 and ", count, count == 1 ? "" : "s",
+             vt_text_bytes(total, size));
     for (int k = 0; k < count; k++)
         vt_inspect_check(&i->faults, vt_checkpoint_check_shard(i->index, i->directory, k, i->verify));
 done:
@@ -127,7 +124,7 @@ static vt_status look_at_tensor(vt_tensor_file *index, const char *name, int64_t
     values = vt_allocate((size_t)count * sizeof *values + 1, 1, "a checkpoint's tensor");
     VT_TRY(vt_tensor_file_read(index, name, &shape, values));
     while (i < count && isfinite(values[i])) i++;
-    VT_CHECK(i == count, "%s holds %g at element %lld", name, (double)values[i], (long long)i);
+    VT_CHECK(i == count, "%s holds %g at element %ld", name, (double)values[i], i);
 done:
     free(values);
     return status;
@@ -150,7 +147,7 @@ static vt_status look_at_group(inspection *i, const char *group, int64_t *tensor
         vt_error_clear();
         free(name);
     }
-    if (faulty > NAMED) vt_inspect_fault(&i->faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);
+    if (faulty > NAMED) vt_inspect_fault(&i->faults, "and %ld more tensors of %s", faulty - NAMED, group);
     *tensors = names.count;
 done:
     vt_names_close(&names);
@@ -166,7 +163,7 @@ static vt_status print_tensors(inspection *i)
     vt_names groups = {0}, states = {0};
     vt_config *config = NULL;
     VT_TRY(look_at_group(i, "parameters", &tensors, &elements));
-    if (!i->brief) vt_print("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
+    if (!i->brief) vt_print("  parameters: %ld in %ld tensors, float32\n", elements, tensors);
     VT_TRY(vt_checkpoint_configuration(i->index, i->directory, &config));
     VT_TRY(vt_tensor_file_get_integer(i->index, "optimizer_steps", &steps));
     VT_TRY(vt_tensor_file_list(i->index, "/", &groups)); /* without momentum SGD keeps nothing */
@@ -181,13 +178,13 @@ static vt_status print_tensors(inspection *i)
         VT_TRY(vt_tensor_file_get_real(i->index, "ema_decay", &decay));
         VT_TRY(look_at_group(i, "average", &tensors, &elements));
         if (!i->brief)
-            vt_print("  average: of %lld parameters (ema_decay %s); evaluate, predict, export and --init_from use it, "
+            vt_print("  average: of %ld parameters (ema_decay %s); evaluate, predict, export and --init_from use it, "
                      "unless --weights=live\n",
-                     (long long)elements, vt_text_double(decay, number));
+                     elements, vt_text_double(decay, number));
     }
     if (!i->brief)
-        vt_print("  optimizer: %s after %lld steps, %lld moments\n", vt_optimizer_kinds[config->optimizer]->name,
-                 (long long)steps, (long long)kept);
+        vt_print("  optimizer: %s after %ld steps, %ld moments\n", vt_optimizer_kinds[config->optimizer]->name, steps,
+                 kept);
 done:
     vt_names_close(&groups);
     vt_names_close(&states);

@@ -76,16 +76,16 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
 {
     char *const *names = file->about->names;
     if (set->looked_at == 0) return;
-    vt_print("    least and greatest values of %s%lld times%s:\n", verify ? "all " : "", (long long)set->looked_at,
+    vt_print("    least and greatest values of %s%ld times%s:\n", verify ? "all " : "", set->looked_at,
              verify ? "" : " (--verify: of all)");
     for (int64_t c = 0; c < set->about->channels; c++) {
         const value_range *range = &set->ranges[c];
         char number[32] = "";
         const char *name = names != NULL ? names[c] : "";
-        if (name[0] == '\0') snprintf(number, sizeof number, "channel %lld", (long long)c);
+        if (name[0] == '\0') snprintf(number, sizeof number, "channel %ld", c);
         vt_print("      %-12s %-10s", name[0] != '\0' ? name : number, file->about->meanings[c].units);
         if (range->least <= range->most) vt_print(" %12.6g %12.6g", (double)range->least, (double)range->most);
-        if (range->missing > 0) vt_print("  %lld missing", (long long)range->missing);
+        if (range->missing > 0) vt_print("  %ld missing", range->missing);
         vt_print("\n");
     }
 }
@@ -169,15 +169,14 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
         vt_names_add(&noted, vt_error_text());
         vt_error_clear();
     }
-    vt_print("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s",
+    vt_print("  %s: %ld file%s %s", label, list.count, list.count == 1 ? "" : "s",
              vt_file_name(vt_file_list_path(&list, 0)));
     if (list.count > 1) vt_print(" … %s", vt_file_name(list.paths[last->first + last->count - 1]));
     const vt_fields_about *about = set.about;
     if (about != NULL) {
         const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;
-        vt_print(", %lld times (%.4g days), %lld channels of [%lld, %lld], %s", (long long)about->times,
-                 vt_length_hours(about->times * step) / 24, (long long)about->channels, (long long)about->rows,
-                 (long long)about->columns,
+        vt_print(", %ld times (%.4g days), %ld channels of [%ld, %ld], %s", about->times,
+                 vt_length_hours(about->times * step) / 24, about->channels, about->rows, about->columns,
                  vt_text_bytes((double)(about->times * about->channels * about->rows * about->columns) * 4, size));
     }
     vt_print("\n");
@@ -297,8 +296,7 @@ static vt_status print_array(const vt_store *store, const char *name)
     vt_print("    %s [", name);
     for (int i = 0; i < array->rank; i++) {
         store->kind->dimension_name(array, i, dimension, sizeof dimension);
-        vt_print("%s%s%s%lld", i > 0 ? ", " : "", dimension, dimension[0] != '\0' ? " " : "",
-                 (long long)array->extent[i]);
+        vt_print("%s%s%s%ld", i > 0 ? ", " : "", dimension, dimension[0] != '\0' ? " " : "", array->extent[i]);
     }
     if (array->element == VT_ELEMENT_NONE) {
         vt_print("] %s\n", array->type != NULL ? array->type : "no numbers");

@@ -76,14 +76,13 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     vt_names names = {0};
     vt_step_list list = {0};
     if (vt_checkpoint_list(above, "", &list) != VT_OK) vt_error_clear();
-    for (int64_t i = 0; i < list.count; i++)
-        vt_names_take(&names, vt_text_format("step-%08lld", (long long)list.steps[i]));
+    for (int64_t i = 0; i < list.count; i++) vt_names_take(&names, vt_text_format("step-%08ld", list.steps[i]));
     free(list.steps);
     vt_checkpoint_best_name(above, best);
     const bool is_copy = strcmp(best, "best") == 0;
     if (is_copy) vt_names_add(&names, best);
     vt_names_sort(&names);
-    vt_print("  checkpoints: %lld", (long long)names.count);
+    vt_print("  checkpoints: %ld", names.count);
     for (int64_t i = 0; i < names.count; i++) vt_print("%s %s", i == 0 ? ":" : ",", names.names[i]);
     vt_print(best[0] == '\0' ? "\n" : "; best is %s\n", is_copy ? "a whole copy" : best);
     for (int64_t i = 0; i < names.count; i++) {

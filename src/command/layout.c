@@ -18,9 +18,9 @@
 static const char *span_text(vt_span span, char text[48])
 {
     if (span.count == 1)
-        snprintf(text, 48, "%lld", (long long)span.first);
+        snprintf(text, 48, "%ld", span.first);
     else
-        snprintf(text, 48, "%lld-%lld", (long long)span.first, (long long)(span.first + span.count - 1));
+        snprintf(text, 48, "%ld-%ld", span.first, span.first + span.count - 1);
     return text;
 }
 
@@ -36,14 +36,13 @@ static void print_sizes(const vt_config *config, const vt_layout *layout)
     vt_print("configuration %s:\n", config->config);
     if (shares != NULL) vt_print("  %s\n", shares);
     free(shares);
-    vt_print("  samples  %lld a step, %lld on each dp rank", (long long)batch, (long long)local);
+    vt_print("  samples  %ld a step, %ld on each dp rank", batch, local);
     if (config->grad_accumulation > 1)
-        vt_print(" in %lld parts of %lld", (long long)config->grad_accumulation,
-                 (long long)(local / config->grad_accumulation));
-    vt_print("\n  tokens   %lld a sample", (long long)tokens);
+        vt_print(" in %ld parts of %ld", config->grad_accumulation, local / config->grad_accumulation);
+    vt_print("\n  tokens   %ld a sample", tokens);
     for (int part = 0; layout->size[VT_AXIS_CONTEXT] > 1 && part < layout->size[VT_AXIS_CONTEXT]; part++)
-        vt_print("%s%lld", part == 0 ? ", on the cp ranks " : " ",
-                 (long long)vt_layout_span(tokens, layout->size[VT_AXIS_CONTEXT], part).count);
+        vt_print("%s%ld", part == 0 ? ", on the cp ranks " : " ",
+                 vt_layout_span(tokens, layout->size[VT_AXIS_CONTEXT], part).count);
     vt_print("\n");
     if (!config->sequence_parallel || layout->size[VT_AXIS_TENSOR] == 1) return;
     vt_print("           split again over the tp ranks for LayerNorm, residual and dropout (\"own tokens\")\n");
@@ -64,9 +63,8 @@ static vt_status print_stages(const vt_config *config, const vt_layout *layout)
         const int64_t kept = vt_schedule_in_flight(&shape);
         VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = vt_layout_first(layout, (int)stage)}, &plan));
         char *units = vt_split_describe(&split, stage);
-        vt_print("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s, needs %s\n", (long long)stage, units,
-                 100 * split.work[stage], (long long)kept, kept == 1 ? "" : "es",
-                 vt_text_bytes(vt_plan_total(&plan), memory));
+        vt_print("  stage %ld: %s, %.1f %% of the work, keeps %ld micro-batch%s, needs %s\n", stage, units,
+                 100 * split.work[stage], kept, kept == 1 ? "" : "es", vt_text_bytes(vt_plan_total(&plan), memory));
         free(units);
     }
     vt_print("  idle     %.1f %% of the time%s\n", 100 * vt_schedule_idle(&shape),
@@ -158,7 +156,7 @@ static vt_status print_communication(const vt_config *config)
         const vt_volume *sent = &plan.communication[i];
         if (sent->bytes == 0) continue;
         vt_print("          %-10s %s", vt_traffic_names[i], vt_text_bytes(sent->bytes - sent->padding, number));
-        if (i != VT_TRAFFIC_GRADIENTS) vt_print(" in %lld operations", (long long)sent->operations);
+        if (i != VT_TRAFFIC_GRADIENTS) vt_print(" in %ld operations", sent->operations);
         vt_print("\n");
     }
 done:

@@ -66,10 +66,9 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *o = &layouts->options[i];
         double run = (double)steps * o->cost.step;
-        vt_print("%lld,%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%lld,%.0f", (long long)o->tensor, (long long)o->context,
-                 (long long)o->pipeline, (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false",
-                 vt_recompute_words[o->recompute], (long long)o->accumulation, (long long)o->micro_batch,
-                 o->fits ? "true" : "false", (long long)o->stage, o->total);
+        vt_print("%ld,%ld,%ld,%ld,%ld,%s,%s,%ld,%ld,%s,%ld,%.0f", o->tensor, o->context, o->pipeline, o->data, o->zero,
+                 o->sequence ? "true" : "false", vt_recompute_words[o->recompute], o->accumulation, o->micro_batch,
+                 o->fits ? "true" : "false", o->stage, o->total);
         for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) vt_print(",%.0f", o->bytes[c]);
         vt_print(",%.6g", o->cost.step);
         for (int c = 0; c < VT_COST_COUNT; c++) vt_print(",%.6g", o->cost.seconds[c]);
@@ -84,10 +83,9 @@ static void print_head(const vt_config *config, const vt_hardware *hardware)
     static const char columns[] = "%2s  %3s%3s%5s%5s %-6s%6s%7s%8s%7s%8s%s\n";
     char nodes[VT_NUMBER_SIZE] = "";
     if (hardware->ranks_per_node > 0) snprintf(nodes, sizeof nodes, ", %.0f on a node", hardware->ranks_per_node);
-    vt_print_wrapped("configuration %s on %lld rank%s of %s%s:\n  batch %lld, %s; %.1f GiB a rank\n\n", config->config,
-                     (long long)config->ranks, config->ranks == 1 ? "" : "s", hardware->name, nodes,
-                     (long long)config->global_batch_size, config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits",
-                     vt_cost_available(hardware) / 1073741824);
+    vt_print_wrapped("configuration %s on %ld rank%s of %s%s:\n  batch %ld, %s; %.1f GiB a rank\n\n", config->config,
+                     config->ranks, config->ranks == 1 ? "" : "s", hardware->name, nodes, config->global_batch_size,
+                     config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits", vt_cost_available(hardware) / 1073741824);
     vt_print(columns, "", "", "", "", "", "recom-", "micro", "GiB", "ms a", "", "samples", "");
     vt_print(columns, "tp", "cp", "pp", "dp", "zero", "pute", "batch", "a rank", "step", "bubble", "/s", "  bound by");
 }
@@ -101,10 +99,9 @@ static void print_row(const vt_config *config, const vt_option_cost *o, bool ter
     if (o->pipeline > 1)
         snprintf(bubble, sizeof bubble, "%.0f %%", 100 * o->cost.seconds[VT_COST_BUBBLE] / o->cost.step);
     if (terminal && !o->fits) printf("\033[9m");
-    vt_print("%2lld%s %3lld%3lld%5lld%5lld %-6s%6lld%7.1f%8.*f%7s%8.*f  %s", (long long)o->tensor,
-             o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline, (long long)o->data,
-             (long long)o->zero, o->recompute != VT_RECOMPUTE_NONE ? vt_recompute_words[o->recompute] : "-",
-             (long long)o->micro_batch, o->total / 1073741824, o->cost.step < 0.1 ? 1 : 0, 1e3 * o->cost.step, bubble,
+    vt_print("%2ld%s %3ld%3ld%5ld%5ld %-6s%6ld%7.1f%8.*f%7s%8.*f  %s", o->tensor, o->sequence ? "s" : " ", o->context,
+             o->pipeline, o->data, o->zero, o->recompute != VT_RECOMPUTE_NONE ? vt_recompute_words[o->recompute] : "-",
+             o->micro_batch, o->total / 1073741824, o->cost.step < 0.1 ? 1 : 0, 1e3 * o->cost.step, bubble,
              o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step, bound);
     if (terminal && !o->fits) printf("\033[0m");
     vt_print("\n");
@@ -116,7 +113,7 @@ static void print_run(const vt_config *config, const vt_hardware *hardware, cons
     const int64_t steps = vt_layouts_steps(config) > 0 ? vt_layouts_steps(config) : 1000;
     const double seconds = (double)steps * o->cost.step;
     if (hardware->power_w > 0) snprintf(energy, sizeof energy, " and %.3g kWh", energy_kwh(config, hardware, seconds));
-    vt_print_wrapped("%lld steps of the fastest take %s%s, at %.3g TFLOP/s a rank.\n", (long long)steps,
+    vt_print_wrapped("%ld steps of the fastest take %s%s, at %.3g TFLOP/s a rank.\n", steps,
                      vt_number_duration(seconds, run), energy, 1e-12 * o->flops / o->cost.step);
 }
 
@@ -152,9 +149,9 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
     }
     vt_print("\n");
     if (fitting > 0) print_run(config, hardware, vt_layouts_fastest(layouts));
-    vt_print("%lld layouts, %lld of them fit%s.\n%s--csv has all figures, also memory by purpose.\n"
+    vt_print("%ld layouts, %ld of them fit%s.\n%s--csv has all figures, also memory by purpose.\n"
              "tp with s: sequence_parallel. Time to read data is not counted.\n",
-             (long long)layouts->count, (long long)fitting, all ? "" : "; here the fastest that fits of each grid",
+             layouts->count, fitting, all ? "" : "; here the fastest that fits of each grid",
              all ? "" : "--all shows every layout, ");
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
     if (hardware->kind == VT_MACHINE_CPU && config->ranks < domains)

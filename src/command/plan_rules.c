@@ -176,8 +176,8 @@ vt_status vt_plan_rules_print(const vt_plan_flags *flags, const vt_config *confi
                          model.layers, model.hidden, model.sequence, model.words, parameters_of(&model));
         for (int recompute = 1; recompute >= 0; recompute--) {
             const double flops = flops_of(&model, (double)flags->batch, recompute);
-            vt_print_wrapped("  FLOPs an iteration, batch %lld, %s recomputation: %.4g, in %.4g s\n",
-                             (long long)flags->batch, recompute ? "with" : "without", flops, flops / (gpus * rate));
+            vt_print_wrapped("  FLOPs an iteration, batch %ld, %s recomputation: %.4g, in %.4g s\n", flags->batch,
+                             recompute ? "with" : "without", flops, flops / (gpus * rate));
         }
     } else if (config != NULL) {
         model = model_of(config);

@@ -45,8 +45,8 @@ vt_status vt_plan_scaling_ranks(const char *text, int64_t **ranks, int *count)
     *ranks = NULL;
     *count = 0;
     for (const char *next = text;; next += used + 1) {
-        long long first = 0, last = 0;
-        const bool one = sscanf(next, "%lld%n..%lld%n", &first, &used, &last, &used) < 2;
+        int64_t first = 0, last = 0;
+        const bool one = sscanf(next, "%ld%n..%ld%n", &first, &used, &last, &used) < 2;
         if (one) last = first;
         VT_CHECK(first > before && last <= MOST_RANKS && (one || last > first) && strchr(",", next[used]) != NULL,
                  "plan: --scaling=%s: expected rising numbers of ranks up to %d, such as 1,2,4,8 or 1..512", text,
@@ -74,8 +74,7 @@ static char *layout_text(const vt_option_cost *o)
         {"tp", o->tensor, 1}, {"cp", o->context, 1}, {"pp", o->pipeline, 1}, {"dp", o->data, 1}, {"zero", o->zero, 0}};
     vt_text text = {0};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].value != parts[i].usual)
-            vt_text_append(&text, "%s %lld ", parts[i].name, (long long)parts[i].value);
+        if (parts[i].value != parts[i].usual) vt_text_append(&text, "%s %ld ", parts[i].name, parts[i].value);
     if (o->recompute != VT_RECOMPUTE_NONE) vt_text_append(&text, "%s ", vt_recompute_words[o->recompute]);
     if (text.length == 0) return vt_text_copy("one rank");
     text.characters[text.length - 1] = '\0';
@@ -131,7 +130,7 @@ static void plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardw
     for (int i = 0; i < kind->count; i++) {
         config->ranks = ranks[i];
         config->global_batch_size = weak ? batch * ranks[i] / ranks[0] : batch;
-        if (shows) fprintf(stderr, "\r%s scaling: %lld ranks ", kind->name, (long long)ranks[i]);
+        if (shows) fprintf(stderr, "\r%s scaling: %ld ranks ", kind->name, ranks[i]);
         plan_one(kind, i, config, hardware, samples);
     }
     if (shows) fprintf(stderr, "\r\033[K");
@@ -229,10 +228,9 @@ vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const 
     VT_TRY(vt_output_check_file("--output", path));
     for (int i = 0; i < count; i++)
         VT_CHECK(batch * ranks[i] % ranks[0] == 0,
-                 "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; "
+                 "plan: --scaling: weak scaling needs a whole batch, but %ld samples on %ld ranks are %g on %ld; "
                  "give another --global_batch_size",
-                 (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0],
-                 (long long)ranks[i]);
+                 batch, ranks[0], (double)(batch * ranks[i]) / (double)ranks[0], ranks[i]);
     for (int k = 0; k < 2; k++) plan_kind(&kinds[k], config, hardware, ranks, k == 1);
     VT_CHECK(first_of(&kinds[0]) != NULL || first_of(&kinds[1]) != NULL,
              "plan: --scaling: on none of these numbers of ranks has '%s' a layout that fits into %.3g GiB of %s",

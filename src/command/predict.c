@@ -22,9 +22,9 @@ vt_status vt_command_predict(const vt_call *call)
                                 call->options, call->launch.world_size, &options.members));
     VT_CHECK(
         options.members.config->data_parallel == 1,
-        "predict forecasts from one initial time, which the %lld ranks can only share as stages of the model: start "
-        "one rank, or give --pipeline_parallel=%lld",
-        (long long)options.members.config->ranks, (long long)options.members.config->ranks);
+        "predict forecasts from one initial time, which the %ld ranks can only share as stages of the model: start "
+        "one rank, or give --pipeline_parallel=%ld",
+        options.members.config->ranks, options.members.config->ranks);
     VT_TRY(vt_predict(&options, &call->launch));
 done:
     vt_members_close(&options.members);

@@ -51,7 +51,7 @@ static void print_table(const vt_statistics *statistics)
     for (int64_t c = 0; c < statistics->channels; c++) {
         const char *name = about->names != NULL ? about->names[c] : "";
         const char *transform = about->meanings != NULL ? about->meanings[c].transform : "";
-        vt_print("%7lld  %-12s %14.7g %14.7g %14.7g%s%s\n", (long long)c, name[0] != '\0' ? name : "-",
+        vt_print("%7ld  %-12s %14.7g %14.7g %14.7g%s%s\n", c, name[0] != '\0' ? name : "-",
                  vt_statistics_mean(statistics, c), vt_statistics_std(statistics, c),
                  vt_text_plain_nan(vt_time_statistics_change_std(statistics->by_time, c)),
                  transform[0] != '\0' ? "  of " : "", transform);
@@ -82,8 +82,8 @@ vt_status vt_command_stats(const vt_call *call)
     if (!keeps) VT_TRY(vt_statistics_write(statistics, output));
     VT_TRY(vt_statistics_write_rest(statistics, "stats", !keeps, output, &notes));
     print_table(statistics);
-    vt_print("%lld times of %s", (long long)statistics->times, files);
-    if (statistics->left_out > 0) vt_print(", %lld left out", (long long)statistics->left_out);
+    vt_print("%ld times of %s", statistics->times, files);
+    if (statistics->left_out > 0) vt_print(", %ld left out", statistics->left_out);
     vt_print("; written to %s\n%s", output, notes);
     if (keeps) vt_print("the .npy files that were there stay as they are; --force replaces them\n");
 done:

@@ -9,7 +9,7 @@ static void report(const char *path, int64_t count, const char *what, double byt
 {
     char size[VT_NUMBER_SIZE];
     vt_print("%s  ", path);
-    if (count > 0) vt_print("%lld %s, ", (long long)count, what);
+    if (count > 0) vt_print("%ld %s, ", count, what);
     vt_print("%s in %.2f s (%.0f MB/s)\n", vt_text_bytes(bytes, size), seconds, 1e-6 * bytes / seconds);
     fflush(stdout);
 }
@@ -21,8 +21,7 @@ static vt_status make_universe(const vt_synthetic_output *output, const vt_synth
         .output = *output, .box_size = {sides[0], sides[1]}, .tile = flags->tile, .npy = flags->npy};
     char size[VT_NUMBER_SIZE];
     const int64_t largest = sides[0] > sides[1] ? sides[0] : sides[1];
-    vt_print("memory that a box of %lld³ points takes: %s\n", (long long)largest,
-             vt_text_bytes(vt_universe_bytes(largest), size));
+    vt_print("memory that a box of %ld³ points takes: %s\n", largest, vt_text_bytes(vt_universe_bytes(largest), size));
     return vt_universe_write(&options);
 }
 
@@ -42,8 +41,7 @@ static vt_status make_fields(const vt_synthetic_output *output, const vt_synth_f
 {
     vt_status status = VT_OK;
     VT_CHECK(flags->valid_steps <= flags->steps_per_year && flags->test_steps <= flags->steps_per_year,
-             "synth: --valid_steps and --test_steps are at most --steps_per_year, %lld",
-             (long long)flags->steps_per_year);
+             "synth: --valid_steps and --test_steps are at most --steps_per_year, %ld", flags->steps_per_year);
     const vt_synthetic_set_options options = {
         .output = *output,
         .height = flags->img_size[0],

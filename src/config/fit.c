@@ -87,9 +87,9 @@ static bool fits(const vt_config *config)
 static const char *either(int64_t below, int64_t above, char text[64])
 {
     if (below > 0 && above > 0)
-        snprintf(text, 64, "%lld or %lld", (long long)below, (long long)above);
+        snprintf(text, 64, "%ld or %ld", below, above);
     else
-        snprintf(text, 64, "%lld", (long long)(below > 0 ? below : above));
+        snprintf(text, 64, "%ld", below > 0 ? below : above);
     return text;
 }
 

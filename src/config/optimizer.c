@@ -83,9 +83,9 @@ static vt_status check_loss_scale(const vt_config *config)
                  row->name, vt_text_double(config->loss_scale, fixed));
     }
     VT_CHECK(config->loss_scale > 0 || !(config->loss_scale_min > start),
-             "loss_scale_min %s is more than the %.0f = 2^%lld at which the loss scale begins; raise loss_scale_power, "
+             "loss_scale_min %s is more than the %.0f = 2^%ld at which the loss scale begins; raise loss_scale_power, "
              "or lower loss_scale_min",
-             vt_text_double(config->loss_scale_min, least), start, (long long)config->loss_scale_power);
+             vt_text_double(config->loss_scale_min, least), start, config->loss_scale_power);
 done:
     return status;
 }
@@ -97,7 +97,7 @@ vt_status vt_config_resolve_optimizer(vt_config *config)
     VT_CHECK(!config->nesterov || config->momentum > 0,
              "nesterov looks ahead along the momentum, but momentum is 0; add --momentum=0.9, or --nesterov=false");
     VT_CHECK((config->optimizer_block & (config->optimizer_block - 1)) == 0,
-             "optimizer_block %lld is no power of two; 256 is usual", (long long)config->optimizer_block);
+             "optimizer_block %ld is no power of two; 256 is usual", config->optimizer_block);
     VT_TRY(check_loss_scale(config));
 done:
     return status;

@@ -42,10 +42,10 @@ vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
     if (VT_FIT_NEAREST(&started, ranks, vt_fit_tensor, values) != NULL)
         vt_text_append(&advice, ", or start %s ranks", values);
     if (config->pipeline_parallel > 1)
-        snprintf(stages, sizeof stages, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
-    VT_FAIL("tensor_parallel %lld x context_parallel %lld%s = %lld does not divide the %lld rank%s of this run; %s",
-            (long long)config->tensor_parallel, (long long)config->context_parallel, stages,
-            (long long)vt_config_model_ranks(config), (long long)ranks, ranks == 1 ? "" : "s", advice.characters);
+        snprintf(stages, sizeof stages, " x pipeline_parallel %ld", config->pipeline_parallel);
+    VT_FAIL("tensor_parallel %ld x context_parallel %ld%s = %ld does not divide the %ld rank%s of this run; %s",
+            config->tensor_parallel, config->context_parallel, stages, vt_config_model_ranks(config), ranks,
+            ranks == 1 ? "" : "s", advice.characters);
 done:
     vt_text_close(&advice);
     return status;
@@ -116,12 +116,12 @@ static vt_status derive_length(vt_config *config)
     vt_origin iterations = config->origin[VT_OPTION_num_iters], epochs = config->origin[VT_OPTION_num_epochs];
     if (config->num_iters != VT_UNSET_INTEGER && config->num_epochs != VT_UNSET_INTEGER) {
         VT_CHECK(iterations != epochs || epochs != VT_FROM_COMMAND_LINE,
-                 "--num_iters=%lld and --num_epochs=%lld both give the length of the run; give one of the two",
-                 (long long)config->num_iters, (long long)config->num_epochs);
+                 "--num_iters=%ld and --num_epochs=%ld both give the length of the run; give one of the two",
+                 config->num_iters, config->num_epochs);
         VT_CHECK(iterations != epochs,
-                 "%s: configuration '%s' gives the length of the run by num_iters %lld and by num_epochs %lld; set one "
+                 "%s: configuration '%s' gives the length of the run by num_iters %ld and by num_epochs %ld; set one "
                  "of the two to None there, or give one as a flag",
-                 config->yaml_config, config->config, (long long)config->num_iters, (long long)config->num_epochs);
+                 config->yaml_config, config->config, config->num_iters, config->num_epochs);
         if (iterations < epochs)
             config->num_iters = VT_UNSET_INTEGER;
         else
@@ -146,11 +146,11 @@ static vt_status derive_batch(vt_config *config)
     }
     int64_t global = config->local_batch_size * config->data_parallel;
     VT_CHECK(config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE || config->global_batch_size == global,
-             "--local_batch_size=%lld on %lld data-parallel rank%s makes a global batch of %lld, but "
-             "--global_batch_size=%lld "
+             "--local_batch_size=%ld on %ld data-parallel rank%s makes a global batch of %ld, but "
+             "--global_batch_size=%ld "
              "asks for another; give one of the two",
-             (long long)config->local_batch_size, (long long)config->data_parallel,
-             config->data_parallel == 1 ? "" : "s", (long long)global, (long long)config->global_batch_size);
+             config->local_batch_size, config->data_parallel, config->data_parallel == 1 ? "" : "s", global,
+             config->global_batch_size);
     config->global_batch_size = global;
 done:
     return status;
@@ -195,9 +195,9 @@ static vt_status derive_channels(vt_config *config)
     take_channel_count(config, VT_OPTION_n_in_channels, in, &config->n_in_channels, &config->replaced_channels[0]);
     take_channel_count(config, VT_OPTION_n_out_channels, out, &config->n_out_channels, &config->replaced_channels[1]);
     VT_CHECK(config->roles == NULL || (config->n_in_channels == in && config->n_out_channels == out),
-             "n_in_channels %lld and n_out_channels %lld don't go with the roles of the variables, which make %lld and "
-             "%lld; leave both options out",
-             (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)in, (long long)out);
+             "n_in_channels %ld and n_out_channels %ld don't go with the roles of the variables, which make %ld and "
+             "%ld; leave both options out",
+             config->n_in_channels, config->n_out_channels, in, out);
 done:
     return status;
 }
@@ -247,24 +247,20 @@ static vt_status check_shapes(const vt_config *config)
     char values[64], window[96] = "";
     int64_t patch = config->patch_size, rows = config->img_size[0], columns = config->img_size[1];
     int64_t times = config->n_history + 1, channels = config->n_in_channels;
-    VT_CHECK(vt_fit_heads(config), "num_heads %lld does not divide embed_dim %lld; use %s heads",
-             (long long)config->num_heads, (long long)config->embed_dim,
-             VT_FIT_NEAREST(config, num_heads, vt_fit_heads, values));
+    VT_CHECK(vt_fit_heads(config), "num_heads %ld does not divide embed_dim %ld; use %s heads", config->num_heads,
+             config->embed_dim, VT_FIT_NEAREST(config, num_heads, vt_fit_heads, values));
     if (!vt_fit_patch(config)) {
         if (rows >= patch && columns >= patch && !config->window_known)
-            snprintf(window, sizeof window, ", or img_size [%lld, %lld]", (long long)(rows - rows % patch),
-                     (long long)(columns - columns % patch));
-        VT_FAIL("patch_size %lld does not divide both of img_size [%lld, %lld]; use %s as patch_size%s, or --pad=edge "
+            snprintf(window, sizeof window, ", or img_size [%ld, %ld]", rows - rows % patch, columns - columns % patch);
+        VT_FAIL("patch_size %ld does not divide both of img_size [%ld, %ld]; use %s as patch_size%s, or --pad=edge "
                 "or --pad=wrap, which fill up the patches at the south and the east",
-                (long long)patch, (long long)rows, (long long)columns,
-                VT_FIT_NEAREST(config, patch_size, vt_fit_patch, values), window);
+                patch, rows, columns, VT_FIT_NEAREST(config, patch_size, vt_fit_patch, values), window);
     }
-    VT_CHECK(
-        channels % times == 0 && channels >= times,
-        "n_in_channels %lld is not a multiple of n_history + 1 = %lld, the times that each channel is read at; use "
-        "%lld or %lld",
-        (long long)channels, (long long)times, (long long)(channels < times ? times : channels - channels % times),
-        (long long)((channels / times + (channels < times ? 2 : 1)) * times));
+    VT_CHECK(channels % times == 0 && channels >= times,
+             "n_in_channels %ld is not a multiple of n_history + 1 = %ld, the times that each channel is read at; use "
+             "%ld or %ld",
+             channels, times, channels < times ? times : channels - channels % times,
+             (channels / times + (channels < times ? 2 : 1)) * times);
 done:
     return status;
 }
@@ -306,12 +302,11 @@ static vt_status check_batch(const vt_config *config)
 {
     vt_status status = VT_OK;
     char values[64];
-    VT_CHECK(vt_fit_batch(config), "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",
-             (long long)config->global_batch_size, (long long)config->data_parallel,
+    VT_CHECK(vt_fit_batch(config), "global_batch_size %ld is not a multiple of the %ld data-parallel ranks; use %s",
+             config->global_batch_size, config->data_parallel,
              vt_fit_multiples(config->data_parallel * config->grad_accumulation, config->global_batch_size, values));
-    VT_CHECK(vt_fit_accumulation(config),
-             "grad_accumulation %lld does not divide a rank's batch of %lld samples; use %s",
-             (long long)config->grad_accumulation, (long long)(config->global_batch_size / config->data_parallel),
+    VT_CHECK(vt_fit_accumulation(config), "grad_accumulation %ld does not divide a rank's batch of %ld samples; use %s",
+             config->grad_accumulation, config->global_batch_size / config->data_parallel,
              VT_FIT_NEAREST(config, grad_accumulation, vt_fit_accumulation, values));
 done:
     return status;
@@ -320,7 +315,7 @@ done:
 static vt_status check_pipeline(const vt_config *config)
 {
     vt_status status = VT_OK;
-    const long long stages = (long long)config->pipeline_parallel;
+    const int64_t stages = config->pipeline_parallel;
     VT_CHECK(config->pipeline_schedule != VT_PIPELINE_INTERLEAVED,
              "pipeline_schedule interleaved is not offered: it idles less only by sending each micro-batch through "
              "several parts of every stage, and raising grad_accumulation does the same without these messages; use "
@@ -330,9 +325,9 @@ static vt_status check_pipeline(const vt_config *config)
              "--pipeline_comm=float32");
     if (stages == 1) goto done;
     VT_CHECK(config->zero_stage < 2,
-             "zero_stage %lld with pipeline_parallel %lld: gradients would be reduced %lld times a step; use "
+             "zero_stage %ld with pipeline_parallel %ld: gradients would be reduced %ld times a step; use "
              "zero_stage 1",
-             (long long)config->zero_stage, stages, (long long)config->grad_accumulation);
+             config->zero_stage, stages, config->grad_accumulation);
 done:
     return status;
 }
@@ -344,22 +339,22 @@ static vt_status check_parallel(const vt_config *config)
     vt_status status = VT_OK;
     char values[64];
     int64_t tensor = config->tensor_parallel, context = config->context_parallel, tokens = vt_fit_tokens(config);
-    VT_CHECK(vt_fit_context(config), "context_parallel %lld is more than the %lld tokens of a sample; use %s",
-             (long long)context, (long long)tokens, VT_FIT_NEAREST(config, context_parallel, vt_fit_context, values));
-    VT_CHECK(vt_fit_tensor(config), "tensor_parallel %lld does not divide num_heads %lld; use %s", (long long)tensor,
-             (long long)config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, vt_fit_tensor, values));
+    VT_CHECK(vt_fit_context(config), "context_parallel %ld is more than the %ld tokens of a sample; use %s", context,
+             tokens, VT_FIT_NEAREST(config, context_parallel, vt_fit_context, values));
+    VT_CHECK(vt_fit_tensor(config), "tensor_parallel %ld does not divide num_heads %ld; use %s", tensor,
+             config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, vt_fit_tensor, values));
     VT_CHECK(vt_fit_sequence(config),
-             "sequence_parallel splits each span of tokens over tensor_parallel %lld ranks, but with context_parallel "
-             "%lld the shortest span of the %lld tokens has %lld; use a smaller one of the two",
-             (long long)tensor, (long long)context, (long long)tokens, (long long)vt_fit_shortest_span(config));
+             "sequence_parallel splits each span of tokens over tensor_parallel %ld ranks, but with context_parallel "
+             "%ld the shortest span of the %ld tokens has %ld; use a smaller one of the two",
+             tensor, context, tokens, vt_fit_shortest_span(config));
     VT_CHECK(config->col_parallel_size == 1,
-             "--col_parallel_size=%lld: only 1 is possible, as layers are split over one axis of ranks; "
+             "--col_parallel_size=%ld: only 1 is possible, as layers are split over one axis of ranks; "
              "--tensor_parallel (or its older name --row_parallel_size) says over how many",
-             (long long)config->col_parallel_size);
+             config->col_parallel_size);
     VT_CHECK(!config->noddp || config->zero_stage == 0,
-             "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage %lld needs them summed; "
+             "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage %ld needs them summed; "
              "add --zero_stage=0",
-             (long long)config->zero_stage);
+             config->zero_stage);
     VT_TRY(check_pipeline(config));
 done:
     return status;
@@ -418,14 +413,14 @@ static vt_status check_forecast(const vt_config *config)
     const int64_t rollout = vt_config_longest_rollout(config);
     const bool changes = config->predict == VT_PREDICT_TENDENCY;
     VT_CHECK((rollout == 1 && !changes) || in <= out,
-             "%s needs a model that forecasts all channels of its input, but n_out_channels is %lld and the input has "
-             "%lld a time; use --n_out_channels=%lld%s",
-             changes ? "predict: tendency" : "rollout", (long long)out, (long long)in, (long long)in,
+             "%s needs a model that forecasts all channels of its input, but n_out_channels is %ld and the input has "
+             "%ld a time; use --n_out_channels=%ld%s",
+             changes ? "predict: tendency" : "rollout", out, in, in,
              changes ? ", or --predict=state" : ", or --rollout=1");
     VT_CHECK(rollout == 1 || config->pad != VT_PAD_WRAP || config->context_parallel == 1,
-             "rollout of %lld steps with pad: wrap needs each row of tokens whole on one rank, but context_parallel is "
-             "%lld; use --pad=edge, or --context_parallel=1",
-             (long long)rollout, (long long)config->context_parallel);
+             "rollout of %ld steps with pad: wrap needs each row of tokens whole on one rank, but context_parallel is "
+             "%ld; use --pad=edge, or --context_parallel=1",
+             rollout, config->context_parallel);
     VT_CHECK(config->lr_restarts == NULL || config->num_epochs != VT_UNSET_INTEGER,
              "lr_restarts count epochs, so the run's length must be given by num_epochs, not by num_iters");
 done:

@@ -129,9 +129,9 @@ vt_status vt_config_scales(const vt_config *config, int64_t scales[VT_MOST_SCALE
         VT_CHECK(*count < VT_MOST_SCALES, "crps_scales '%s': more than %d of them", config->crps_scales,
                  VT_MOST_SCALES);
         VT_CHECK(end == word + length && scale > 0 && size[0] % scale == 0 && size[1] % scale == 0,
-                 "crps_scales '%s': '%.*s' does not divide the %lld×%lld points of the grid (img_size); expected sides "
+                 "crps_scales '%s': '%.*s' does not divide the %ld×%ld points of the grid (img_size); expected sides "
                  "of blocks that do, like 1, 4",
-                 config->crps_scales, (int)length, word, (long long)size[0], (long long)size[1]);
+                 config->crps_scales, (int)length, word, size[0], size[1]);
         VT_CHECK(whole || scale == 1,
                  "crps_scales '%s': with context_parallel, or tensor_parallel and sequence_parallel, blocks of points "
                  "would lie on several ranks; use --crps_scales=1, or leave context_parallel or sequence_parallel out",

@@ -300,7 +300,7 @@ void vt_row_format(const vt_row *row, const void *values, vt_text *text)
     for (int i = 0; i < number_count(row); i++) {
         vt_text_append(text, "%s", number_count(row) == 1 ? "" : i == 0 ? "[" : ", ");
         if (is_whole(row))
-            vt_text_append(text, "%lld", (long long)integers[i]);
+            vt_text_append(text, "%ld", integers[i]);
         else
             append_real(reals[i], text);
     }

@@ -154,8 +154,8 @@ static vt_status start_threads(vt_loader *loader)
         loader->thread_count += error == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    VT_CHECK(error == 0, "can't start reader thread %lld of %lld: %s; lower --num_data_workers",
-             (long long)loader->thread_count + 1, (long long)loader->options.workers, strerror(error));
+    VT_CHECK(error == 0, "can't start reader thread %ld of %ld: %s; lower --num_data_workers", loader->thread_count + 1,
+             loader->options.workers, strerror(error));
 done:
     return status;
 }
@@ -177,8 +177,8 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
     pthread_cond_init(&loader->idle, NULL);
     loader->sampler = vt_sampler_open(&loader->options);
     loader->batch_count = vt_sampler_batch_count(loader->sampler);
-    VT_CHECK(loader->batch_count > 0, "%s '%s' has %lld samples, fewer than one batch of %lld; lower the batch size",
-             source->option_name, source->path, (long long)source->sample_count, (long long)options->global_batch_size);
+    VT_CHECK(loader->batch_count > 0, "%s '%s' has %ld samples, fewer than one batch of %ld; lower the batch size",
+             source->option_name, source->path, source->sample_count, options->global_batch_size);
     VT_TRY(open_ring(loader));
     VT_TRY(start_threads(loader));
     *result = loader;

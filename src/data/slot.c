@@ -45,8 +45,8 @@ vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t 
     slot->bad = malloc(samples * sizeof *slot->bad);
     slot->plan = vt_source_reading(options->source)->open(options->source);
     VT_CHECK((slot->memory != NULL || options->indices_only) && slot->samples != NULL && slot->bad != NULL,
-             "out of memory for batches read ahead: %lld of %.1f MB each; lower --prefetch or --global_batch_size",
-             (long long)slots, (double)bytes * 1e-6);
+             "out of memory for batches read ahead: %ld of %.1f MB each; lower --prefetch or --global_batch_size",
+             slots, (double)bytes * 1e-6);
     for (int t = 0; slot->memory != NULL && t < options->source->tensor_count; t++)
         slot->tensors[t] = is_read(options, t) ? (char *)slot->memory + offsets[t] : NULL;
 done:

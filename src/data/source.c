@@ -32,8 +32,7 @@ vt_status vt_source_agree(const vt_source *training, const vt_source *other)
 void vt_source_add_file(const char *path, vt_text *lines)
 {
     struct stat info;
-    if (stat(path, &info) == 0 && S_ISREG(info.st_mode))
-        vt_text_append(lines, "%s: %lld bytes\n", path, (long long)info.st_size);
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) vt_text_append(lines, "%s: %ld bytes\n", path, info.st_size);
 }
 
 void vt_source_add_files(const vt_source *source, vt_text *lines)
@@ -50,8 +49,7 @@ vt_status vt_source_check_same(vt_world *world, const vt_source *const *sources,
     for (int i = 0; i < count; i++) {
         const vt_source *source = sources[i];
         vt_source_add_files(source, &own);
-        vt_text_append(&own, "%s %s: %lld samples\n", source->option_name, source->path,
-                       (long long)source->sample_count);
+        vt_text_append(&own, "%s %s: %ld samples\n", source->option_name, source->path, source->sample_count);
     }
     vt_text_append(&own, "%s", more != NULL ? more : "");
     const vt_status status = vt_world_same(world, own.characters, "all ranks need the same data");
@@ -127,7 +125,7 @@ static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t 
 void vt_source_describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     (void)source;
-    snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
+    snprintf(buffer, (size_t)size, "synthetic sample %ld", sample);
 }
 
 const vt_reading *vt_source_reading(const vt_source *source)

@@ -50,19 +50,18 @@ static vt_status read_mean(vt_evaluated *e)
     if (order != NULL) needed = about->channels;
     VT_CHECK(array.shape.dimensions == 4 && extent[0] == 1 && extent[1] >= needed && extent[2] >= height &&
                  extent[3] >= width,
-             "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
-             config->time_means_path, shape, (long long)needed, (long long)height, (long long)width);
+             "time_means_path '%s' is %s, expected [1, C, H, W] with at least %ld channels of [%ld, %ld]",
+             config->time_means_path, shape, needed, height, width);
     /* means of the window alone, or of the whole grid */
     const vt_frame_window whole = {.rows = height, .width = width};
     const bool is_cut = extent[2] == height && extent[3] == width;
     const vt_fields_about *data = dataset->about;
     const vt_frame_window *window = is_cut ? &whole : &data->window;
-    VT_CHECK(
-        is_cut || (extent[2] == data->rows && extent[3] == data->columns) ||
-            (isnan(config->lat_range[0]) && isnan(config->lon_range[0])),
-        "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
-        "with `vitrain stats`",
-        config->time_means_path, shape, (long long)height, (long long)width);
+    VT_CHECK(is_cut || (extent[2] == data->rows && extent[3] == data->columns) ||
+                 (isnan(config->lat_range[0]) && isnan(config->lon_range[0])),
+             "time_means_path '%s' is %s, neither of the window [%ld, %ld] nor of the grid of the files; make it again "
+             "with `vitrain stats`",
+             config->time_means_path, shape, height, width);
     float *values = vt_allocate((size_t)(channels * height * width), sizeof *values, "the evaluation");
     for (int64_t c = 0; c < channels; c++)
         for (int64_t y = 0; y < height; y++) {

@@ -122,9 +122,9 @@ static void tell_spectra(const cubes *c, vt_text *file)
         const double *sums = c->shells[m], scale = 1 / ((double)c->points * sums[COMPONENTS]);
         const double ratio = sums[PREDICTED] / sums[TRUE];
         const double correlation = sums[COMMON] / sqrt(sums[PREDICTED] * sums[TRUE]);
-        vt_text_append(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)m, sums[PREDICTED] * scale, sums[TRUE] * scale,
-                       ratio, correlation);
-        vt_print("%4lld %8.4f %8.4f\n", (long long)m, ratio, correlation);
+        vt_text_append(file, "%ld,%.9g,%.9g,%.9g,%.9g\n", m, sums[PREDICTED] * scale, sums[TRUE] * scale, ratio,
+                       correlation);
+        vt_print("%4ld %8.4f %8.4f\n", m, ratio, correlation);
     }
 }
 
@@ -133,8 +133,8 @@ static vt_status report(const cubes *c, const char *output)
     vt_status status = VT_OK;
     vt_text errors = {0}, spectrum = {0};
     char *paths[] = {vt_text_format("%s/l1.csv", output), vt_text_format("%s/spectrum.csv", output)};
-    vt_print_wrapped("%s (%s), %lld cubes of %s\n", c->model->checkpoint, c->model->how_far,
-                     (long long)c->source->sample_count, c->source->path);
+    vt_print_wrapped("%s (%s), %ld cubes of %s\n", c->model->checkpoint, c->model->how_far, c->source->sample_count,
+                     c->source->path);
     tell_errors(c, &errors);
     tell_spectra(c, &spectrum);
     VT_TRY(vt_file_write(paths[0], errors.characters, errors.length));

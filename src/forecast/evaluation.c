@@ -22,10 +22,9 @@ static vt_status find_starts(vt_initial_times *from, int64_t rollout, int64_t ev
     for (int64_t i = 0; i < samples; i += every)
         if (vt_dataset_reaches(from->dataset, i, rollout)) from->samples[from->count++] = i;
     VT_CHECK(from->count > 0,
-             "%s '%s': no file is long enough for a forecast of %lld steps, which spans %lld times; use a smaller "
+             "%s '%s': no file is long enough for a forecast of %ld steps, which spans %ld times; use a smaller "
              "--rollout",
-             options->option_name, options->directory, (long long)rollout,
-             (long long)(options->dt * (options->history + rollout) + 1));
+             options->option_name, options->directory, rollout, options->dt * (options->history + rollout) + 1);
 done:
     return status;
 }

@@ -134,8 +134,8 @@ static vt_status write_files(const vt_evaluated *e)
     static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv", "rank_histogram.csv"};
     enum { FILES = sizeof files / sizeof files[0] };
     vt_status status = VT_OK;
-    char *paths[FILES], *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n",
-                                               e->options->test ? "test" : "valid", (long long)e->loss_count, e->loss);
+    char *paths[FILES], *loss = vt_text_format("split,samples,loss\n%s,%ld,%.9g\n", e->options->test ? "test" : "valid",
+                                               e->loss_count, e->loss);
     for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
     VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], e->errors.memory != NULL));
@@ -163,9 +163,9 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     char *ensemble = members->count > 0 ? vt_members_describe(members) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(from->dataset);
     VT_TRY(write_files(e));
-    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint,
-                     model->how_far, set, from->dataset->options.directory, (long long)from->count,
-                     (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
+    vt_print_wrapped("%s (%s) on the %s set %s: %ld initial times, %ld step%s of %s%s\n", model->checkpoint,
+                     model->how_far, set, from->dataset->options.directory, from->count, options->rollout,
+                     options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
                      from->dataset->about->step == 0 ? " (assumed: the files don't say it, nor does time_step)" : "");
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 1; i < members->model_count; i++) vt_print_wrapped("also of %s\n", model[i].checkpoint);
@@ -173,20 +173,19 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     if (e->climatology != NULL)
         vt_print_wrapped("climatology: %s\n", vt_seasonal_facts_of(e->climatology)->description);
     if (e->errors.memory != NULL)
-        vt_print_wrapped("dressed: CRPS of %s with a normal distribution around it, as wide as its errors from %lld "
+        vt_print_wrapped("dressed: CRPS of %s with a normal distribution around it, as wide as its errors from %ld "
                          "initial times of the training set %s; in the last column likewise of the climatology\n",
-                         ensemble != NULL ? "the mean" : "the forecast", (long long)e->errors.start_count,
+                         ensemble != NULL ? "the mean" : "the forecast", e->errors.start_count,
                          config->train_data_path);
-    vt_print_wrapped("loss: %s (%s%s over %lld samples, as training logs it%s)\n",
-                     vt_text_float((float)e->loss, number), strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
-                     vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)e->loss_count,
+    vt_print_wrapped("loss: %s (%s%s over %ld samples, as training logs it%s)\n", vt_text_float((float)e->loss, number),
+                     strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
+                     vt_loss_weights_are_set(config) ? ", weighted," : "", e->loss_count,
                      members->model_count > 1 ? "; mean of the checkpoints" : "");
     if (isinf(e->loss) && vt_loss_kind_of(config)->infinite != NULL)
         vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
-    title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", model->checkpoint, model->how_far, set,
-                           (long long)from->count, ensemble != NULL ? ", ensemble of " : "",
-                           ensemble != NULL ? ensemble : "");
+    title = vt_text_format("%s (%s) on the %s set: %ld initial times%s%s", model->checkpoint, model->how_far, set,
+                           from->count, ensemble != NULL ? ", ensemble of " : "", ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->place.directory, title, &verdict));
     vt_print_wrapped("%s", verdict);
     vt_print_wrapped("all lead times: scores.csv; drawn: scores.html; maps of %s: map-*.png; in %s\n",

@@ -127,8 +127,8 @@ static vt_status write_coordinate(vt_forecast_file *file, int dimension, const c
                                          {"positive", c->positive},
                                          {"dtype", c->dtype},
                                          {0}};
-    snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10lld",
-             (long long)extent);
+    snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10ld",
+             (long)extent);
     const hid_t type = values == NULL        ? H5T_IEEE_F32BE
                        : dimension == NUMBER ? H5T_STD_I32LE
                        : dimension == LEAD   ? H5T_STD_I64LE
@@ -260,7 +260,7 @@ static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning,
 
 char *vt_forecast_file_variable(const char *channel, int64_t number, const char *suffix)
 {
-    if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%lld%s", (long long)number, suffix);
+    if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%ld%s", number, suffix);
     char *name = vt_text_format("%s%s%s", isalpha((unsigned char)channel[0]) ? "" : "v_", channel, suffix);
     for (char *c = name; *c != '\0'; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
@@ -331,7 +331,7 @@ static bool describe(const vt_forecast_file *file, const vt_forecast_file_option
     char *texts[TEXTS] = {
         [SOURCE] = vt_text_format("vitrain, vision transformer %s (%s)", model->config->config, model->how_far),
         [HISTORY] = vt_text_format("%s: %s", vt_fields_about_now(now), options->command),
-        [CHECKPOINT] = vt_text_format("step %lld, crc32c %08x", (long long)model->step, (unsigned)model->checksum),
+        [CHECKPOINT] = vt_text_format("step %ld, crc32c %08x", model->step, (unsigned)model->checksum),
         [ABOUT] = vt_fields_about_short_text(options->about)};
     const text_attribute attributes[] = {{"Conventions", "CF-1.8"},
                                          {"title", options->stds_alone ? "Errors of a vision transformer's forecasts"
@@ -449,7 +449,7 @@ vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start_index, in
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
         herr_t written = H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
         H5Sclose(space);
-        VT_CHECK(written >= 0, "can't write time %lld of %s: %s", (long long)time, file->path, vt_hdf5_reason());
+        VT_CHECK(written >= 0, "can't write time %ld of %s: %s", time, file->path, vt_hdf5_reason());
     }
 done:
     H5Sclose(memory);

@@ -120,10 +120,10 @@ static vt_status check_normalisation(const vt_task *task, const vt_trained *mode
     if (about == NULL || about->normalisation.stds == NULL || own->stds == NULL) return VT_OK;
     for (int64_t c = 0; c < task->field_count && c < about->channels; c++)
         VT_CHECK(own->means[c] == about->normalisation.means[c] && own->stds[c] == about->normalisation.stds[c],
-                 "--checkpoints: %s was trained on channel %lld with mean %g and standard deviation %g, the first one "
+                 "--checkpoints: %s was trained on channel %ld with mean %g and standard deviation %g, the first one "
                  "with %g and %g; the models of an ensemble may differ in their weights alone",
-                 model->checkpoint, (long long)c, about->normalisation.means[c], about->normalisation.stds[c],
-                 own->means[c], own->stds[c]);
+                 model->checkpoint, c, about->normalisation.means[c], about->normalisation.stds[c], own->means[c],
+                 own->stds[c]);
 done:
     return status;
 }

@@ -124,9 +124,9 @@ static vt_status check_known(const writing *w)
     vt_text names = {0};
     for (int64_t i = 0; i < count && i < NAMED; i++)
         vt_text_append(&names, "%s'%.60s'", i > 0 ? ", " : "", w->unknown->words[i]);
-    if (count > NAMED) vt_text_append(&names, " and %lld others", (long long)(count - NAMED));
-    VT_CHECK(count == 0, "--prompt: the model doesn't know %s; it knows the %lld words of %s", names.characters,
-             (long long)w->vocabulary->count, w->config->vocabulary);
+    if (count > NAMED) vt_text_append(&names, " and %ld others", count - NAMED);
+    VT_CHECK(count == 0, "--prompt: the model doesn't know %s; it knows the %ld words of %s", names.characters,
+             w->vocabulary->count, w->config->vocabulary);
 done:
     vt_text_close(&names);
     return status;
@@ -180,8 +180,8 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
         "generate: each rank needs all layers; leave context_parallel and pipeline_parallel at 1 and zero_stage at 0 "
         "(--tensor_parallel divides the model)");
     VT_TRY(vt_vocabulary_read(config->vocabulary, &w.vocabulary));
-    VT_CHECK(w.vocabulary->count <= config->vocab_size, "%s: %lld words, but the model knows %lld", config->vocabulary,
-             (long long)w.vocabulary->count, (long long)config->vocab_size);
+    VT_CHECK(w.vocabulary->count <= config->vocab_size, "%s: %ld words, but the model knows %ld", config->vocabulary,
+             w.vocabulary->count, config->vocab_size);
     VT_TRY(begin_text(&w, 0)); /* before the model is read */
     VT_TRY(vt_language_open(model, launch, &with));
     vt_world *world = with.world;
@@ -196,7 +196,7 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
         seconds += vt_clock_seconds() - begin;
     }
     if (prints)
-        fprintf(stderr, "%lld words in %.2f s: %.0f words a second\n", (long long)(how->count * how->tokens), seconds,
+        fprintf(stderr, "%ld words in %.2f s: %.0f words a second\n", how->count * how->tokens, seconds,
                 (double)(how->count * how->tokens) / seconds);
 done:
     vt_continuation_close(&w.continuation);

@@ -43,9 +43,9 @@ static vt_status score(const vt_config *config, const vt_inference *with, vt_set
     VT_TRY(vt_validate(with->trainer, loader, false, NULL, NULL, &result));
     if (world->rank != 0) goto done;
     const double loss = result.loss, bits = loss / log(2);
-    const long long stride = config->stride, windows = source->sample_count;
-    vt_text_append(file, "%lld,%lld,%.9g,%.9g,%.9g\n", stride, windows, loss, exp(loss), bits);
-    vt_print("%8lld %10lld %10.6f %11.3f %10.5f\n", stride, windows, loss, exp(loss), bits);
+    const int64_t stride = config->stride, windows = source->sample_count;
+    vt_text_append(file, "%ld,%ld,%.9g,%.9g,%.9g\n", stride, windows, loss, exp(loss), bits);
+    vt_print("%8ld %10ld %10.6f %11.3f %10.5f\n", stride, windows, loss, exp(loss), bits);
 done:
     vt_evaluation_close(&result);
     vt_loader_close(&loader);
@@ -79,8 +79,8 @@ vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *pla
     const bool is_first = with.world->rank == 0;
     vt_text_append(&file, "stride,windows,loss,perplexity,bits\n");
     if (is_first) {
-        vt_print_wrapped("%s (%s), windows of %lld words of %s\n", model->checkpoint, model->how_far,
-                         (long long)config->seq_len, text);
+        vt_print_wrapped("%s (%s), windows of %ld words of %s\n", model->checkpoint, model->how_far, config->seq_len,
+                         text);
         vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
     }
     for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {

@@ -111,20 +111,19 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
     const int64_t checkpoints = members->model_count;
     members->count = count > 0 ? count : list != NULL ? checkpoints : 0;
     VT_CHECK(members->count % checkpoints == 0,
-             "--members=%lld: %lld checkpoints can't have as many members each; use a multiple of %lld, or leave "
+             "--members=%ld: %ld checkpoints can't have as many members each; use a multiple of %ld, or leave "
              "--members out",
-             (long long)count, (long long)checkpoints, (long long)checkpoints);
-    VT_CHECK(
-        members->count <= checkpoints || members->noisy || members->config->input_noise > 0,
-        "--members=%lld: the members of a checkpoint differ by noise on their initial state, but input_noise is 0; "
-        "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), name several "
-        "--checkpoints=A,B,C, or train a model on loss crps, which makes its own noise",
-        (long long)count);
+             count, checkpoints, checkpoints);
+    VT_CHECK(members->count <= checkpoints || members->noisy || members->config->input_noise > 0,
+             "--members=%ld: the members of a checkpoint differ by noise on their initial state, but input_noise is 0; "
+             "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), name several "
+             "--checkpoints=A,B,C, or train a model on loss crps, which makes its own noise",
+             count);
     const int64_t in = vt_config_channels_a_time(members->config), out = members->config->n_out_channels;
     VT_CHECK(rollout == 1 || out >= in,
-             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
+             "--rollout=%ld: this model forecasts %ld channels from %ld, so a forecast can't be the next one's "
              "input; only --rollout=1 is possible",
-             (long long)rollout, (long long)out, (long long)in);
+             rollout, out, in);
 done:
     return status;
 }
@@ -156,11 +155,11 @@ char *vt_members_describe(const vt_members *members)
     const int64_t checkpoints = members->model_count;
     int64_t perturbed = 0;
     for (int64_t m = 0; m < vt_members_number(members); m++) perturbed += vt_members_perturbs(members, m);
-    vt_text_append(&text, "%lld member%s", (long long)members->count, members->count == 1 ? "" : "s");
-    if (checkpoints > 1) vt_text_append(&text, ", of %lld checkpoints", (long long)checkpoints);
+    vt_text_append(&text, "%ld member%s", members->count, members->count == 1 ? "" : "s");
+    if (checkpoints > 1) vt_text_append(&text, ", of %ld checkpoints", checkpoints);
     if (members->noisy) vt_text_append(&text, ", by the model's noise");
     if (perturbed > 0)
-        vt_text_append(&text, ", %lld with input_noise %s on the initial state", (long long)perturbed,
+        vt_text_append(&text, ", %ld with input_noise %s on the initial state", perturbed,
                        vt_text_double(members->config->input_noise, number));
     return text.characters;
 }

@@ -54,9 +54,9 @@ static vt_status add_start(prediction *p, vt_date wanted)
     else
         snprintf(where, sizeof where, "at %s and at %s, but not between", vt_date_format(nearest[0], before),
                  vt_date_format(nearest[1], after));
-    VT_FAIL("--time=%s: forecasts from %s '%s' can begin %s (the model needs %lld earlier times; --split chooses "
+    VT_FAIL("--time=%s: forecasts from %s '%s' can begin %s (the model needs %ld earlier times; --split chooses "
             "another set)",
-            text, set->option_name, set->directory, where, (long long)(set->history * set->dt));
+            text, set->option_name, set->directory, where, set->history * set->dt);
 done:
     return status;
 }
@@ -149,9 +149,8 @@ static vt_status read_stds(const char *path, const vt_forecaster *f, int64_t lea
         const int64_t *extent = array->extent;
         VT_CHECK(array->rank == 3 && array->element_size == sizeof(float) && lead < extent[0] && extent[1] == height &&
                      extent[2] == width,
-                 "'%s' has %lld lead times of [%lld, %lld], but the forecast %lld of [%lld, %lld]", name,
-                 (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)lead + 1,
-                 (long long)height, (long long)width);
+                 "'%s' has %ld lead times of [%ld, %ld], but the forecast %ld of [%ld, %ld]", name, extent[0],
+                 extent[1], extent[2], lead + 1, height, width);
         VT_TRY(store->kind->read(array, first, count, false, f->mean + c * height * width));
     }
 done:
@@ -219,11 +218,10 @@ static void say(const prediction *p)
     char *members = options->members.count > 0 ? vt_members_describe(&options->members) : NULL;
     vt_date_format(vt_forecast_date(from->dataset, from->samples[0], p->several ? 0 : 1), first);
     vt_date_format(vt_forecast_date(from->dataset, last_start, p->several ? 0 : options->steps), last);
-    if (p->several) snprintf(starts, sizeof starts, " from each of %lld initial times", (long long)from->count);
-    vt_print("%s: %lld forecast%s of %s%s, %s to %s UTC, %lld channel%s%s%s\n", options->output,
-             (long long)options->steps, options->steps == 1 ? "" : "s", options->members.models[0].checkpoint, starts,
-             first, last, (long long)channels, channels == 1 ? "" : "s", members != NULL ? "; " : "",
-             members != NULL ? members : "");
+    if (p->several) snprintf(starts, sizeof starts, " from each of %ld initial times", from->count);
+    vt_print("%s: %ld forecast%s of %s%s, %s to %s UTC, %ld channel%s%s%s\n", options->output, options->steps,
+             options->steps == 1 ? "" : "s", options->members.models[0].checkpoint, starts, first, last, channels,
+             channels == 1 ? "" : "s", members != NULL ? "; " : "", members != NULL ? members : "");
     free(members);
 }
 

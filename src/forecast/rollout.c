@@ -157,7 +157,7 @@ static void tell(vt_forecaster *f, int64_t count)
     enum { SECONDS = 30 };
     f->made += count;
     if (vt_clock_seconds() - f->told < SECONDS) return;
-    vt_log_info("%.3g %% of %lld forecasts", 100 * (double)f->made / (double)f->planned, (long long)f->planned);
+    vt_log_info("%.3g %% of %ld forecasts", 100 * (double)f->made / (double)f->planned, f->planned);
     f->told = vt_clock_seconds();
 }
 

@@ -118,8 +118,8 @@ static vt_status read_progress(vt_tensor_file *index, vt_trained *trained)
     const char *what = trained->config->weights == VT_WEIGHTS_LIVE ? ", live weights" : ", averaged weights";
     trained->step = run.step;
     trained->epoch = run.epoch_steps == 0 && run.epoch > 0 ? run.epoch - 1 : run.epoch;
-    trained->how_far = vt_text_format("step %lld, epoch %lld%s", (long long)run.step, (long long)run.epoch,
-                                      vt_checkpoint_has_average(index) ? what : "");
+    trained->how_far =
+        vt_text_format("step %ld, epoch %ld%s", run.step, run.epoch, vt_checkpoint_has_average(index) ? what : "");
 done:
     return status;
 }

@@ -40,9 +40,9 @@ static vt_status write_plan(const vt_record_options *options)
     char *path = vt_text_format("%s/plan.csv", options->run_directory);
     vt_text_append(&plan,
                    "ranks,epochs,steps_per_epoch,global_batch_size,model_parameters,step_flops,"
-                   "parameters,gradients,optimizer,activations,data,workspace\n%lld,%lld,%lld,%lld,%lld,%.9g",
-                   (long long)options->config->ranks, (long long)options->epochs, (long long)options->steps_per_epoch,
-                   (long long)options->config->global_batch_size, (long long)options->parameters, options->step_flops);
+                   "parameters,gradients,optimizer,activations,data,workspace\n%ld,%ld,%ld,%ld,%ld,%.9g",
+                   options->config->ranks, options->epochs, options->steps_per_epoch,
+                   options->config->global_batch_size, options->parameters, options->step_flops);
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) vt_text_append(&plan, ",%.0f", options->bytes[i]);
     vt_text_append(&plan, "\n");
     const vt_status status = vt_file_write(path, plan.characters, plan.length);
@@ -214,15 +214,15 @@ vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_
     char exponential[VT_NUMBER_SIZE] = "";
     if (record->run.scores->exponential != NULL)
         snprintf(exponential, sizeof exponential, ",%.9g", vt_text_plain_nan(exp(figures->loss)));
-    VT_TRY(vt_rows_add(record->metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g%s\n", (long long)progress->step,
-                       (long long)progress->epoch + 1, figures->loss, figures->learning_rate, figures->gradient_norm,
+    VT_TRY(vt_rows_add(record->metrics, "%ld,%ld,%.9g,%.9g,%.9g,%.9g,%.9g%s\n", progress->step, progress->epoch + 1,
+                       figures->loss, figures->learning_rate, figures->gradient_norm,
                        (double)figures->samples / figures->seconds, figures->waited / figures->seconds, exponential));
     show_progress(record, progress, figures);
     if (record->run.config->log_every == 0) return VT_OK;
     add_step(unlogged, figures);
     if (progress->step % record->run.config->log_every != 0) return VT_OK;
-    vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
-                (long long)progress->step, mean_loss(unlogged), figures->gradient_norm, figures->shown_learning_rate,
+    vt_log_info("step %ld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec", progress->step,
+                mean_loss(unlogged), figures->gradient_norm, figures->shown_learning_rate,
                 (double)unlogged->samples / unlogged->seconds);
     VT_TRY(write_training_points(record, progress->step, unlogged, figures->shown_learning_rate));
     *unlogged = (vt_step_sums){0};
@@ -244,7 +244,7 @@ vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, double s
 {
     vt_step_sums sums = sums_of_epoch(progress);
     if (record == NULL) return VT_OK;
-    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)progress->epoch + 1, sums.seconds,
+    vt_log_info("Time taken for epoch %ld is %f sec, avg %f samples/sec", progress->epoch + 1, sums.seconds,
                 (double)sums.samples / sums.seconds);
     vt_log_info("  Avg train loss=%f", mean_loss(&sums));
     if (record->run.config->log_every > 0) {
@@ -260,8 +260,8 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
     vt_status status = VT_OK;
     vt_png shown = {0}, with_signs = {0}, *kept = &shown;
     if (record == NULL) return VT_OK;
-    char *path = vt_text_format("%s/images/epoch-%04lld.png", record->run.run_directory, (long long)epoch);
-    char *title = vt_text_format("%s, epoch %lld (step %lld)", picture->title, (long long)epoch, (long long)step);
+    char *path = vt_text_format("%s/images/epoch-%04ld.png", record->run.run_directory, epoch);
+    char *title = vt_text_format("%s, epoch %ld (step %ld)", picture->title, epoch, step);
     vt_comparison comparison = {.title = title,
                                 .before = {"input", picture->input},
                                 .left = {"target", target},
@@ -304,7 +304,7 @@ static vt_status add_epoch(const vt_record *record, const vt_run_progress *progr
                               sums.seconds,     (double)sums.samples, validation->seconds,
                               sums.waited,      times->forward,       times->backward,
                               times->optimizer, times->communication};
-    vt_text_append(&line, "%lld,%lld", (long long)progress->step, (long long)progress->epoch + 1);
+    vt_text_append(&line, "%ld,%ld", progress->step, progress->epoch + 1);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) append_number(&line, numbers[i]);
     append_number(&line, vt_memory_of_process("VmRSS"));
     append_number(&line, vt_memory_of_process("VmHWM"));

@@ -33,7 +33,7 @@ static void add_places(places *all, int64_t first, int64_t last)
     const char *comma = all->count > 0 ? ", " : "";
     all->count += last - first + 1;
     if (all->text.length > LONGEST) return;
-    vt_text_append(&all->text, first < last ? "%s%lld to %lld" : "%s%lld", comma, (long long)first, (long long)last);
+    vt_text_append(&all->text, first < last ? "%s%ld to %ld" : "%s%ld", comma, first, last);
     if (all->text.length > LONGEST) vt_text_append(&all->text, ", …");
 }
 
@@ -55,7 +55,7 @@ static int64_t number_of(const char *line, size_t length, const char *names, vt_
 {
     int cells = 0;
     bool is_quoted = false;
-    long long number = -1;
+    int64_t number = -1;
     for (; *names != '\0'; names++) cells += *names == ',';
     for (const char *c = line; *c != '\0'; c++) {
         if (*c == '"') is_quoted = !is_quoted;
@@ -64,7 +64,7 @@ static int64_t number_of(const char *line, size_t length, const char *names, vt_
         cells -= *c == ',';
     }
     if (cells != 0 || strlen(line) != length || line[length - 1] != '\n') return -1;
-    sscanf(kind == VT_ROWS_EPOCHS ? strchr(line, ',') + 1 : line, "%lld", &number);
+    sscanf(kind == VT_ROWS_EPOCHS ? strchr(line, ',') + 1 : line, "%ld", &number);
     return number;
 }
 
@@ -125,9 +125,8 @@ static vt_status leave_out_damaged(const char *path, const char *names, vt_rows_
     status = vt_output_close(copy, path);
     copy = NULL;
     if (status != VT_OK) goto done;
-    vt_log_warning("%s: %lld damaged line%s left out (line %s); the file as it was is %s", path,
-                   (long long)found.damaged.count, found.damaged.count == 1 ? " was" : "s were",
-                   found.damaged.text.characters, old);
+    vt_log_warning("%s: %ld damaged line%s left out (line %s); the file as it was is %s", path, found.damaged.count,
+                   found.damaged.count == 1 ? " was" : "s were", found.damaged.text.characters, old);
 done:
     if (copy != NULL) fclose(copy);
     close_contents(&found);
@@ -161,14 +160,14 @@ static vt_status open_earlier(const char *path, const char *names, vt_rows_kind 
         VT_CHECK(file != NULL && fseek(file, 0, SEEK_END) == 0, "can't open %s: %s", path, strerror(errno));
     } else {
         VT_CHECK(ftruncate(fileno(file), found.end) == 0 && fseek(file, found.end, SEEK_SET) == 0,
-                 "can't cut %s back to %lld: %s", path, (long long)last, strerror(errno));
+                 "can't cut %s back to %ld: %s", path, last, strerror(errno));
     }
     *result = file;
     file = NULL;
 done:
     if (status == VT_OK && found.missing.count > 0)
-        vt_log_warning("%s: %lld row%s missing (of %s %s): damaged, or not yet on the disk when the machine stopped",
-                       path, (long long)found.missing.count, found.missing.count == 1 ? " is" : "s are",
+        vt_log_warning("%s: %ld row%s missing (of %s %s): damaged, or not yet on the disk when the machine stopped",
+                       path, found.missing.count, found.missing.count == 1 ? " is" : "s are",
                        kind == VT_ROWS_EPOCHS ? "epoch" : "step", found.missing.text.characters);
     close_contents(&found);
     if (file != NULL) fclose(file);

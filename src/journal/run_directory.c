@@ -52,8 +52,8 @@ static void hide_events(const char *run)
 char *vt_run_directory_path(const vt_config *config, bool on_gpu)
 {
     const int64_t model_ranks = vt_config_model_ranks(config);
-    return vt_text_format("%s/%s/%lld%s/%s", config->expdir, config->config,
-                          (long long)(model_ranks > 1 ? model_ranks : config->ranks),
+    return vt_text_format("%s/%s/%ld%s/%s", config->expdir, config->config,
+                          model_ranks > 1 ? model_ranks : config->ranks,
                           model_ranks > 1 ? "MP"
                           : on_gpu        ? "GPU"
                                           : "CPU",

@@ -31,13 +31,12 @@ void vt_sample_trace_add(vt_rows *trace, int64_t step, int64_t epoch, const vt_b
         char place[4096];
         if (batch->samples[i] < 0) continue;
         batch->source->kind->describe(batch->source, batch->samples[i], place, sizeof place);
-        vt_text_append(&rows, "%lld,%lld,%lld,%lld,", (long long)step, (long long)epoch,
-                       (long long)(batch->first_in_batch + i), (long long)batch->samples[i]);
+        vt_text_append(&rows, "%ld,%ld,%ld,%ld,", step, epoch, batch->first_in_batch + i, batch->samples[i]);
         vt_csv_append(&rows, place);
         vt_text_append(&rows, "\n");
     }
     if (vt_rows_add(trace, "%s", rows.characters) != VT_OK) {
-        vt_log_warning("%s; it ends in step %lld", vt_error_text(), (long long)step);
+        vt_log_warning("%s; it ends in step %ld", vt_error_text(), step);
         vt_error_clear();
     }
     vt_text_close(&rows);

@@ -9,18 +9,18 @@ void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, c
     block->config = config;
     block->layer = layer;
     block->path_rate = config->depth > 1 ? config->dropout * (double)layer / (double)(config->depth - 1) : 0;
-    snprintf(name, sizeof name, "blocks.%lld.norm1", (long long)layer);
+    snprintf(name, sizeof name, "blocks.%ld.norm1", layer);
     vt_layer_norm_build(&block->norm1, parameters, name, dim, 1e-6f);
-    snprintf(name, sizeof name, "blocks.%lld.attn", (long long)layer);
+    snprintf(name, sizeof name, "blocks.%ld.attn", layer);
     vt_attention_build(&block->attention, parameters, name,
                        &(vt_attention_options){.layer = layer,
                                                .dim = dim,
                                                .heads = config->num_heads,
                                                .dropout = config->dropout,
                                                .names = {"q", "k", "v", "proj"}});
-    snprintf(name, sizeof name, "blocks.%lld.norm2", (long long)layer);
+    snprintf(name, sizeof name, "blocks.%ld.norm2", layer);
     vt_layer_norm_build(&block->norm2, parameters, name, dim, 1e-6f);
-    snprintf(name, sizeof name, "blocks.%lld.mlp", (long long)layer);
+    snprintf(name, sizeof name, "blocks.%ld.mlp", layer);
     vt_mlp_build(&block->mlp, parameters, name,
                  &(vt_mlp_options){.layer = layer,
                                    .dim = dim,

@@ -55,8 +55,8 @@ static vt_status check_patterns(vt_parameters *parameters, const char *patterns)
         if (!own->frozen && trained++ == 0) parameters->first_trained = own->unit;
         if (own->frozen) parameters->frozen_count += own->whole_count;
     }
-    VT_CHECK(trained > 0, "freeze %.200s: all %lld parameters of the model are frozen, so nothing would be trained",
-             patterns, (long long)count);
+    VT_CHECK(trained > 0, "freeze %.200s: all %ld parameters of the model are frozen, so nothing would be trained",
+             patterns, count);
 done:
     return status;
 }

@@ -30,9 +30,9 @@ vt_status vt_model_check_heads(const vt_config *config, const vt_backend *backen
     if (most == 0 || dim <= most * heads) return VT_OK;
     int64_t enough = (dim + most - 1) / most;
     while (dim % enough != 0 || enough % config->tensor_parallel != 0) enough++;
-    VT_FAIL("num_heads %lld cuts embed_dim %lld into heads of %lld columns; attention on a GPU takes heads of up to "
-            "%lld: use --num_heads=%lld, or --device=cpu",
-            (long long)heads, (long long)dim, (long long)(dim / heads), (long long)most, (long long)enough);
+    VT_FAIL("num_heads %ld cuts embed_dim %ld into heads of %ld columns; attention on a GPU takes heads of up to "
+            "%ld: use --num_heads=%ld, or --device=cpu",
+            heads, dim, dim / heads, most, enough);
 done:
     return status;
 }
@@ -46,8 +46,7 @@ vt_status vt_model_check(const vt_config *config, const vt_backend *backend)
     static const vt_axis axes[] = {VT_AXIS_TENSOR, VT_AXIS_CONTEXT, VT_AXIS_PIPELINE};
     for (int i = 0; i < 3; i++)
         VT_CHECK(ranks[i] == 1 || (kind->axes & VT_AXES(axes[i])) != 0,
-                 "%s %lld: model %s can't be split this way; use --%s=1", options[i], (long long)ranks[i], kind->name,
-                 options[i]);
+                 "%s %ld: model %s can't be split this way; use --%s=1", options[i], ranks[i], kind->name, options[i]);
     VT_CHECK(kind->takes_forcings || vt_config_forcing_channels(config) == 0,
              "forcings and static_fields: model %s takes none; leave them out", kind->name);
     VT_CHECK(config->offload_activations == VT_OFFLOAD_NONE || kind->blocks != NULL,

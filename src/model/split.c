@@ -160,25 +160,25 @@ static vt_status read_split(const char *text, int64_t units, int64_t stages, vt_
     int64_t stage = 0, blocks = 0;
     while ((word = vt_text_next_word(&rest, &length)) != NULL) {
         char *end = NULL;
-        const long long own = strtoll(word, &end, 10);
+        const int64_t own = strtoll(word, &end, 10);
         const bool is_edge = stage == 0 || stage == stages - 1;
         VT_CHECK(end == word + length && own >= 0 && own <= units,
-                 "pipeline_split: '%.*s' of '%.200s' is no number of the model's %lld blocks", (int)length, word, text,
-                 (long long)(units - 2));
+                 "pipeline_split: '%.*s' of '%.200s' is no number of the model's %ld blocks", (int)length, word, text,
+                 units - 2);
         VT_CHECK(own > 0 || is_edge || stage >= stages,
-                 "pipeline_split '%.200s' leaves stage %lld without a block; only the first stage, which has the "
+                 "pipeline_split '%.200s' leaves stage %ld without a block; only the first stage, which has the "
                  "embedding, and the last, which has the head, can do without",
-                 text, (long long)stage);
+                 text, stage);
         if (stage < stages) spans[stage] = (vt_span){blocks + (stage > 0), own + (stage == 0) + (stage == stages - 1)};
         blocks += own;
         stage++;
     }
     VT_CHECK(stage == stages,
-             "pipeline_split '%.200s' holds %lld number%s, but there are %lld stages "
+             "pipeline_split '%.200s' holds %ld number%s, but there are %ld stages "
              "(pipeline_parallel)",
-             text, (long long)stage, stage == 1 ? "" : "s", (long long)stages);
-    VT_CHECK(blocks == units - 2, "pipeline_split '%.200s' adds up to %lld blocks, but the model has %lld", text,
-             (long long)blocks, (long long)(units - 2));
+             text, stage, stage == 1 ? "" : "s", stages);
+    VT_CHECK(blocks == units - 2, "pipeline_split '%.200s' adds up to %ld blocks, but the model has %ld", text, blocks,
+             units - 2);
 done:
     return status;
 }
@@ -201,9 +201,9 @@ vt_status vt_split_open(const vt_config *config, vt_split *split)
     *split = (vt_split){.stages = stages};
     VT_TRY(learn_units(config, &costs, &columns, &units));
     VT_CHECK(stages <= units,
-             "pipeline_parallel %lld is more than the %lld units of the model, its embedding, %lld blocks and head; "
-             "use %lld",
-             (long long)stages, (long long)units, (long long)(units - 2), (long long)most_stages(config, units));
+             "pipeline_parallel %ld is more than the %ld units of the model, its embedding, %ld blocks and head; "
+             "use %ld",
+             stages, units, units - 2, most_stages(config, units));
     split->units = vt_allocate((size_t)stages, sizeof *split->units, "the pipeline's stages");
     split->columns = vt_allocate((size_t)stages, sizeof *split->columns, "the pipeline's stages");
     split->work = vt_allocate((size_t)stages, sizeof *split->work, "the pipeline's stages");
@@ -240,9 +240,8 @@ char *vt_split_describe(const vt_split *split, int64_t stage)
     vt_text text = {0};
     if (own.first == 0) vt_text_append(&text, "embedding");
     if (behind > first) {
-        vt_text_append(&text, "%sblock%s %lld", text.length > 0 ? ", " : "", behind - first > 1 ? "s" : "",
-                       (long long)first);
-        if (behind - first > 1) vt_text_append(&text, "-%lld", (long long)(behind - 1));
+        vt_text_append(&text, "%sblock%s %ld", text.length > 0 ? ", " : "", behind - first > 1 ? "s" : "", first);
+        if (behind - first > 1) vt_text_append(&text, "-%ld", behind - 1);
     }
     if (end > head) vt_text_append(&text, "%shead", text.length > 0 ? ", " : "");
     return text.characters;

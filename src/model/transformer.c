@@ -56,14 +56,14 @@ static int64_t layers_of(const vt_config *config)
 static vt_status check(const vt_config *config, const vt_backend *backend)
 {
     vt_status status = VT_OK;
-    const long long dim = (long long)config->embed_dim, words = (long long)config->vocab_size;
-    VT_CHECK(dim % 2 == 0, "embed_dim %lld is odd, but half of the columns take sines, half cosines; use %lld", dim,
+    const int64_t dim = config->embed_dim, words = config->vocab_size;
+    VT_CHECK(dim % 2 == 0, "embed_dim %ld is odd, but half of the columns take sines, half cosines; use %ld", dim,
              dim + 1);
     VT_CHECK(config->tensor_parallel <= words,
-             "tensor_parallel %lld is more than the %lld words of the vocabulary, which it shares out; use %lld",
-             (long long)config->tensor_parallel, words, words);
-    VT_CHECK(config->ffn_dim >= config->tensor_parallel, "tensor_parallel %lld is more than ffn_dim %lld; use %lld",
-             (long long)config->tensor_parallel, (long long)config->ffn_dim, (long long)config->ffn_dim);
+             "tensor_parallel %ld is more than the %ld words of the vocabulary, which it shares out; use %ld",
+             config->tensor_parallel, words, words);
+    VT_CHECK(config->ffn_dim >= config->tensor_parallel, "tensor_parallel %ld is more than ffn_dim %ld; use %ld",
+             config->tensor_parallel, config->ffn_dim, config->ffn_dim);
     VT_TRY(vt_model_check_heads(config, backend));
 done:
     return status;
@@ -71,21 +71,19 @@ done:
 
 static char *describe(const vt_config *config)
 {
-    return vt_text_format("embed_dim %lld, %lld %slayers%s, %lld heads, ffn_dim %lld, windows of %lld of %lld words%s",
-                          (long long)config->embed_dim, (long long)config->depth, decodes(config) ? "encoder " : "",
-                          decodes(config) ? " and as many decoder layers" : "", (long long)config->num_heads,
-                          (long long)config->ffn_dim, (long long)config->seq_len, (long long)config->vocab_size,
-                          config->causal ? ", causal" : "");
+    return vt_text_format("embed_dim %ld, %ld %slayers%s, %ld heads, ffn_dim %ld, windows of %ld of %ld words%s",
+                          config->embed_dim, config->depth, decodes(config) ? "encoder " : "",
+                          decodes(config) ? " and as many decoder layers" : "", config->num_heads, config->ffn_dim,
+                          config->seq_len, config->vocab_size, config->causal ? ", causal" : "");
 }
 
 static char *describe_shares(const vt_config *config)
 {
     const int ranks = (int)config->tensor_parallel;
-    return vt_text_format("heads    %lld, %lld on each rank (of width %lld; %lld of ffn_dim %lld, %lld of %lld words)",
-                          (long long)config->num_heads, (long long)(config->num_heads / ranks),
-                          (long long)(config->embed_dim / config->num_heads),
-                          (long long)vt_layout_span(config->ffn_dim, ranks, 0).count, (long long)config->ffn_dim,
-                          (long long)vt_layout_span(config->vocab_size, ranks, 0).count, (long long)config->vocab_size);
+    return vt_text_format("heads    %ld, %ld on each rank (of width %ld; %ld of ffn_dim %ld, %ld of %ld words)",
+                          config->num_heads, config->num_heads / ranks, config->embed_dim / config->num_heads,
+                          vt_layout_span(config->ffn_dim, ranks, 0).count, config->ffn_dim,
+                          vt_layout_span(config->vocab_size, ranks, 0).count, config->vocab_size);
 }
 
 static int64_t tokens(const vt_config *config)
@@ -118,10 +116,10 @@ static void build_layer(transformer *model, const vt_config *config, vt_paramete
     const int64_t depth = config->depth;
     const bool in_decoder = i >= depth;
     if (model->decodes)
-        snprintf(name, sizeof name, "transformer.%s.layers.%lld", in_decoder ? "decoder" : "encoder",
-                 (long long)(in_decoder ? i - depth : i));
+        snprintf(name, sizeof name, "transformer.%s.layers.%ld", in_decoder ? "decoder" : "encoder",
+                 in_decoder ? i - depth : i);
     else
-        snprintf(name, sizeof name, "layers.%lld", (long long)i);
+        snprintf(name, sizeof name, "layers.%ld", i);
     vt_parameters_next_unit(parameters);
     vt_transformer_layer_build(&model->layers[i], parameters, name, config, i);
     if (model->decodes && i == depth - 1)
@@ -245,7 +243,7 @@ static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, in
     vt_transformer_layer_begin(&model->layers[i], &keeping,
                                runs_back && model->model.config->recompute == VT_RECOMPUTE_LINEAR, &saved->layer);
     const size_t mark = pass->arena->used;
-    vt_range_begin("layer %lld", (long long)i);
+    vt_range_begin("layer %ld", i);
     reserve_layer(model, vt_model_recomputes(model->model.config) ? pass : &keeping, i, saved);
     run_layer(model, pass, i, saved);
     vt_range_end();
@@ -268,7 +266,7 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
 {
     layer_saved *saved = &units->layers[i];
     const bool in_decoder = i >= model->model.config->depth;
-    vt_range_begin("layer %lld backward", (long long)i);
+    vt_range_begin("layer %ld backward", i);
     saved->layer.attention.made = saved->layer.cross.made = saved->layer.attention.kept;
     if (vt_model_recomputes(model->model.config)) { /* the output is overwritten with the same bits */
         reserve_layer(model, pass, i, saved);

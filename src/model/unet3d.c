@@ -44,8 +44,8 @@ static vt_status check(const vt_config *config, const vt_backend *backend)
 {
     vt_status status = VT_OK;
     const int64_t multiple = (int64_t)1 << depth_of(config);
-    VT_CHECK(config->data_size % multiple == 0, "data_size %lld: expected a multiple of %lld with full_scale %s",
-             (long long)config->data_size, (long long)multiple, config->full_scale ? "true" : "false");
+    VT_CHECK(config->data_size % multiple == 0, "data_size %ld: expected a multiple of %ld with full_scale %s",
+             config->data_size, multiple, config->full_scale ? "true" : "false");
     VT_CHECK(backend == NULL || backend->convolution_forward != NULL,
              "model unet3d needs cuDNN on a GPU, and there is none that can be used; --device=cpu runs without it");
 done:
@@ -54,9 +54,8 @@ done:
 
 static char *describe(const vt_config *config)
 {
-    return vt_text_format("3-D U-Net, width %lld, %lld levels, cubes of %lld³ points, %d channels to %lld",
-                          (long long)config->unet_width, (long long)depth_of(config), (long long)config->data_size,
-                          IN_CHANNELS, (long long)config->N_out_channels);
+    return vt_text_format("3-D U-Net, width %ld, %ld levels, cubes of %ld³ points, %d channels to %ld",
+                          config->unet_width, depth_of(config), config->data_size, IN_CHANNELS, config->N_out_channels);
 }
 
 static int64_t tokens(const vt_config *config)
@@ -97,12 +96,12 @@ static vt_status unet_open(const vt_config *config, vt_parameters *parameters, v
     int64_t *channels = model->channels;
     for (int64_t i = 1; i <= depth; i++) {
         channels[i] = widths[i] * config->unet_width;
-        snprintf(name, sizeof name, "conv_down%lld.0", (long long)i);
+        snprintf(name, sizeof name, "conv_down%ld.0", i);
         build(model, config, parameters, name,
               (layer){.level = i - 1, .in = channels[i - 1], .out = channels[i], .activation = VT_ACTIVATION_LEAKY});
     }
     for (int64_t i = depth; i >= 2; i--) {
-        snprintf(name, sizeof name, "conv_up%lld.0", (long long)i);
+        snprintf(name, sizeof name, "conv_up%ld.0", i);
         build(model, config, parameters, name,
               (layer){.up = true,
                       .level = i - 1,

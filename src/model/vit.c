@@ -76,18 +76,16 @@ static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt
 
 static char *describe(const vt_config *config)
 {
-    return vt_text_format("embed_dim %lld, depth %lld, %lld heads, %lld tokens of %lld×%lld points",
-                          (long long)config->embed_dim, (long long)config->depth, (long long)config->num_heads,
-                          (long long)vt_fit_tokens(config), (long long)config->patch_size,
-                          (long long)config->patch_size);
+    return vt_text_format("embed_dim %ld, depth %ld, %ld heads, %ld tokens of %ld×%ld points", config->embed_dim,
+                          config->depth, config->num_heads, vt_fit_tokens(config), config->patch_size,
+                          config->patch_size);
 }
 
 static char *describe_shares(const vt_config *config)
 {
     const int64_t ranks = config->tensor_parallel, heads = config->num_heads, columns = 4 * config->embed_dim;
-    return vt_text_format("heads    %lld, %lld on each rank (of width %lld; %lld of the MLP's %lld columns)",
-                          (long long)heads, (long long)(heads / ranks), (long long)(config->embed_dim / heads),
-                          (long long)(columns / ranks), (long long)columns);
+    return vt_text_format("heads    %ld, %ld on each rank (of width %ld; %ld of the MLP's %ld columns)", heads,
+                          heads / ranks, config->embed_dim / heads, columns / ranks, columns);
 }
 
 static int64_t blocks(const vt_config *config)
@@ -291,7 +289,7 @@ static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_
     vt_attention_begin(&model->blocks[i].attention, &keeping,
                        runs_back && model->model.config->recompute == VT_RECOMPUTE_LINEAR, &kept->attention);
     size_t mark = pass->arena->used;
-    vt_range_begin("block %lld", (long long)i);
+    vt_range_begin("block %ld", i);
     vt_block_reserve(&model->blocks[i], vt_model_recomputes(model->model.config) ? pass : &keeping, output, keep, kept);
     vt_block_forward(&model->blocks[i], pass, &saved->stream, output, saved->branch, kept);
     vt_range_end();
@@ -302,7 +300,7 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
 {
     const vt_block *block = &model->blocks[i];
     vt_block_saved *kept = &saved->blocks[i];
-    vt_range_begin("block %lld backward", (long long)i);
+    vt_range_begin("block %ld backward", i);
     if (vt_model_recomputes(model->model.config)) { /* but not its output */
         vt_residual stream = {.sum = kept->input};
         kept->attention.made = kept->attention.kept;

@@ -176,9 +176,9 @@ static vt_status open_whole_tensors(vt_optimizer *optimizer)
                           within ? VT_SCOPE_WITHIN_NODE : VT_SCOPE_ALL, "optimizer", optimizer->backend,
                           &whole->group));
     VT_CHECK(whole->group->size == ranks,
-             "optimizer %s needs all %lld ranks that share a tensor on one node with zero_group node; use zero_group "
+             "optimizer %s needs all %ld ranks that share a tensor on one node with zero_group node; use zero_group "
              "all",
-             optimizer->kind->name, (long long)ranks);
+             optimizer->kind->name, ranks);
     for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = parameters->list[i];
         if (parameter->count > 0 && !parameter->frozen && is_whole(optimizer, parameter))

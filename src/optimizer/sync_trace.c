@@ -40,10 +40,10 @@ static void close_file(vt_sync_trace *trace, bool written)
     trace->file = NULL;
     if (whole) return;
     if (trace->rank == 0)
-        vt_log_warning("can't write %s: %s; it ends in step %lld", trace->path, reason, (long long)trace->step);
+        vt_log_warning("can't write %s: %s; it ends in step %ld", trace->path, reason, trace->step);
     else
-        fprintf(stderr, "vitrain: rank %d: can't write %s: %s; it ends in step %lld, the run goes on\n", trace->rank,
-                trace->path, reason, (long long)trace->step);
+        fprintf(stderr, "vitrain: rank %d: can't write %s: %s; it ends in step %ld, the run goes on\n", trace->rank,
+                trace->path, reason, trace->step);
 }
 
 void vt_sync_trace_close(vt_sync_trace **trace)
@@ -66,8 +66,8 @@ void vt_sync_trace_begin(vt_sync_trace *trace, int64_t step)
 void vt_sync_trace_note(vt_sync_trace *trace, const char *what, int64_t index, int64_t bytes, double begin)
 {
     if (trace == NULL || trace->file == NULL) return;
-    vt_text_append(&trace->rows, "%lld,%s,%lld,%lld,%.6f,%.6f\n", (long long)trace->step, what, (long long)index,
-                   (long long)bytes, begin - trace->step_begin, vt_clock_seconds() - trace->step_begin);
+    vt_text_append(&trace->rows, "%ld,%s,%ld,%ld,%.6f,%.6f\n", trace->step, what, index, bytes,
+                   begin - trace->step_begin, vt_clock_seconds() - trace->step_begin);
 }
 
 void vt_sync_trace_end(vt_sync_trace *trace, double begin)

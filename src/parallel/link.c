@@ -55,9 +55,8 @@ int64_t vt_link_next(const vt_link *link)
 
 static void post(vt_link *link)
 {
-    snprintf(link->group->receiving, sizeof link->group->receiving,
-             "receive of the %s of micro-batch %lld of step %lld", link->contents, (long long)vt_link_next(link),
-             (long long)link->step);
+    snprintf(link->group->receiving, sizeof link->group->receiving, "receive of the %s of micro-batch %ld of step %ld",
+             link->contents, vt_link_next(link), link->step);
     vt_group_receive(link->group, link->room, (size_t)link->elements * vt_type_size(link->type), peer_of(link),
                      &link->request);
 }

@@ -45,7 +45,7 @@ static void *open_offered(const offer *offered)
     char path[64];
     struct stat info;
     void *memory = NULL;
-    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)offered->process, (long long)offered->file);
+    snprintf(path, sizeof path, "/proc/%ld/fd/%ld", offered->process, offered->file);
     const int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return NULL;
     if (fstat(file, &info) == 0 && info.st_dev == offered->device && info.st_ino == offered->number)

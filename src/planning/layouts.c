@@ -197,18 +197,18 @@ vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, 
     char heads[64] = "";
     *layouts = (vt_layouts){NULL, 0};
     if ((vt_model_kind_of(config)->axes & VT_AXES(VT_AXIS_TENSOR)) != 0)
-        snprintf(heads, sizeof heads, "the model's %lld heads and ", (long long)config->num_heads);
+        snprintf(heads, sizeof heads, "the model's %ld heads and ", config->num_heads);
     VT_TRY(vt_model_check(config, NULL)); /* in one sentence, what no layout can change */
     for (int64_t tensor = 1; tensor <= config->ranks; tensor++)
         for (int64_t context = 1; tensor * context <= config->ranks; context++)
             for (int64_t stages = 1; tensor * context * stages <= config->ranks; stages++)
                 search_grid(&s, tensor, context, stages);
-    VT_CHECK(layouts->count > 0 || s.refusal.text[0] == '\0', "%lld ranks, %.0f on a node of %s: %s",
-             (long long)config->ranks, hardware->ranks_per_node, hardware->name, s.refusal.text);
+    VT_CHECK(layouts->count > 0 || s.refusal.text[0] == '\0', "%ld ranks, %.0f on a node of %s: %s", config->ranks,
+             hardware->ranks_per_node, hardware->name, s.refusal.text);
     VT_CHECK(layouts->count > 0,
-             "no layout of %lld ranks divides %sthe batch of %lld samples as the flags ask; try other --ranks or "
+             "no layout of %ld ranks divides %sthe batch of %ld samples as the flags ask; try other --ranks or "
              "--global_batch_size",
-             (long long)config->ranks, heads, (long long)config->global_batch_size);
+             config->ranks, heads, config->global_batch_size);
     qsort(layouts->options, (size_t)layouts->count, sizeof *layouts->options, by_time);
 done:
     if (status != VT_OK) vt_layouts_close(layouts);

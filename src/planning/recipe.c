@@ -147,16 +147,15 @@ static void put(const writer *to, const char *key, const char *reason, const cha
 static void put_data(const writer *to, const vt_recipe_data *data)
 {
     const int64_t history = data->channels <= 2 ? 3 : data->channels <= 4 ? 1 : 0;
-    put(to, "img_size", "the grid of the files, or its window", "[%lld, %lld]", (long long)data->rows,
-        (long long)data->columns);
+    put(to, "img_size", "the grid of the files, or its window", "[%ld, %ld]", data->rows, data->columns);
     put(to, "n_history", "earlier times that the model sees: of few channels, one time doesn't tell what moves where",
-        "%lld", (long long)history);
+        "%ld", history);
     if (to->given->variables == NULL) {
-        put(to, "n_in_channels", NULL, "%lld", (long long)(data->channels * (history + 1)));
-        put(to, "n_out_channels", NULL, "%lld", (long long)data->outputs);
+        put(to, "n_in_channels", NULL, "%ld", data->channels * (history + 1));
+        put(to, "n_out_channels", NULL, "%ld", data->outputs);
     }
-    put(to, "dt", "times of the files in a step of forecast: about 6 hours, as shorter steps add up more errors",
-        "%lld", (long long)data->dt);
+    put(to, "dt", "times of the files in a step of forecast: about 6 hours, as shorter steps add up more errors", "%ld",
+        data->dt);
 }
 
 static void put_task(const writer *to, const vt_recipe_data *data)
@@ -181,15 +180,14 @@ static void put_task(const writer *to, const vt_recipe_data *data)
 static void put_model(const writer *to, const vt_recipe_data *data, const vt_recipe *recipe)
 {
     char tokens[128];
-    snprintf(tokens, sizeof tokens, "%lld tokens a sample; smaller patches show more, and cost more time",
-             (long long)tokens_of(data, recipe->patch_size));
-    put(to, "patch_size", tokens, "%lld", (long long)recipe->patch_size);
+    snprintf(tokens, sizeof tokens, "%ld tokens a sample; smaller patches show more, and cost more time",
+             tokens_of(data, recipe->patch_size));
+    put(to, "patch_size", tokens, "%ld", recipe->patch_size);
     if (!divides(data, recipe->patch_size))
         put(to, "pad", "fills up the patches, which don't divide the grid", data->goes_round ? "wrap" : "edge");
-    put(to, "embed_dim", "the largest model that the data support and the time allows", "%lld",
-        (long long)recipe->embed_dim);
-    put(to, "depth", NULL, "%lld", (long long)recipe->depth);
-    put(to, "num_heads", NULL, "%lld", (long long)(recipe->embed_dim < 128 ? 4 : recipe->embed_dim / 32));
+    put(to, "embed_dim", "the largest model that the data support and the time allows", "%ld", recipe->embed_dim);
+    put(to, "depth", NULL, "%ld", recipe->depth);
+    put(to, "num_heads", NULL, "%ld", recipe->embed_dim < 128 ? 4 : recipe->embed_dim / 32);
 }
 
 /* Steps of the first `stages` stages. */
@@ -207,12 +205,12 @@ static void put_training(const writer *to, const vt_recipe_data *data, const vt_
     const int64_t first = steps_of(data, recipe, 1);
     if (data->on_gpu) put(to, "amp_mode", "matrix products in 16 bits, which GPUs do several times as fast", "bf16");
     if (data->on_gpu) put(to, "enable_jit", NULL, "true");
-    put(to, "global_batch_size", NULL, "%lld", (long long)recipe->batch);
+    put(to, "global_batch_size", NULL, "%ld", recipe->batch);
     put(to, "optimizer", NULL, "AdamW");
     put(to, "weight_decay", NULL, "0.1");
     put(to, "lr", "less for wider models, more for larger batches", "%.2g",
         3e-3 * width * sqrt((double)recipe->batch / BATCH));
-    put(to, "warmup", NULL, "%lld", (long long)(first < 2000 ? first / 10 : 200));
+    put(to, "warmup", NULL, "%ld", first < 2000 ? first / 10 : 200);
     put(to, "grad_clip", NULL, "0.5");
     put(to, "ema_decay", "averages the weights over about a fifteenth of the run, which forecasts better", "%.4g",
         fmin(0.9999, fmax(0.9, 1 - 15 / steps)));
@@ -226,14 +224,14 @@ static void put_length(const writer *to, const vt_recipe_data *data, const vt_re
     int64_t epochs = recipe->epochs[0];
     for (int stage = 1; stage < 4; epochs += recipe->epochs[stage++]) {
         if (recipe->epochs[stage] == 0) continue;
-        vt_text_append(&rollout, ", %lld@%lld", (long long)data->rollouts[stage - 1], (long long)epochs);
-        vt_text_append(&restarts, "%s%.2g@%lld", restarts.length > 0 ? ", " : "",
-                       rates[stage - 1] * 64 / (double)recipe->embed_dim, (long long)epochs);
+        vt_text_append(&rollout, ", %ld@%ld", data->rollouts[stage - 1], epochs);
+        vt_text_append(&restarts, "%s%.2g@%ld", restarts.length > 0 ? ", " : "",
+                       rates[stage - 1] * 64 / (double)recipe->embed_dim, epochs);
     }
     if (recipe->steps > 0)
-        put(to, "num_iters", "steps in the time given, which is less than an epoch", "%lld", (long long)recipe->steps);
+        put(to, "num_iters", "steps in the time given, which is less than an epoch", "%ld", recipe->steps);
     else
-        put(to, "num_epochs", "as many as the time allows", "%lld", (long long)epochs);
+        put(to, "num_epochs", "as many as the time allows", "%ld", epochs);
     const bool chosen = to->given->origin[VT_OPTION_rollout] == VT_FROM_DEFAULT;
     if (rollout.length == 0 || !chosen) goto done;
     put(to, "rollout", "at last over forecasts of days: these keep long forecasts from drifting", "[1%s]",

@@ -82,8 +82,7 @@ static void print_table(vt_backend *backend, double seconds, double steps, doubl
         char size[64] = "";
         const double bound = fmax(flops > 0 ? t->flops / flops : 0, t->bytes / bytes);
         if (t->work.is_product)
-            snprintf(size, sizeof size, "%lldx%lldx%lld", (long long)t->work.rows, (long long)t->work.columns,
-                     (long long)t->work.depth);
+            snprintf(size, sizeof size, "%ldx%ldx%ld", t->work.rows, t->work.columns, t->work.depth);
         vt_print("  %-24s %-19s %6.0f %10.2f %5.1f%% %10.1f %8.1f %8.0f%%\n", t->operation, size,
                  (double)t->calls / steps, 1e3 * t->seconds / steps, 100 * t->seconds / seconds,
                  1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds, 100 * bound / t->seconds);
@@ -221,8 +220,8 @@ vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape
     operands o = {.backend = backend, .shape = *shape};
     if (backend->prefer_attention == NULL) goto done;
     VT_TRY(open_operands(&o));
-    vt_print("attention of %lld samples, %lld heads of %lld columns, %lld tokens, by engine:\n",
-             (long long)shape->batch, (long long)shape->heads, (long long)shape->head_dim, (long long)shape->queries);
+    vt_print("attention of %ld samples, %ld heads of %ld columns, %ld tokens, by engine:\n", shape->batch, shape->heads,
+             shape->head_dim, shape->queries);
     VT_TRY(print_engines(&o, rounds));
     VT_TRY(draw(&o, rounds));
     VT_TRY(print_engines(&o, rounds));

@@ -71,13 +71,13 @@ void vt_sparkline_format(const vt_sparkline *line, int columns, char text[VT_SPA
 
 static void format_time_left(double seconds, char text[PIECE_SIZE])
 {
-    long long s = !(seconds >= 0) ? 0 : seconds > 1e9 ? 1000000000 : (long long)(seconds + 0.5);
+    int64_t s = !(seconds >= 0) ? 0 : seconds > 1e9 ? 1000000000 : (int64_t)(seconds + 0.5);
     if (s >= 24 * 3600)
-        snprintf(text, PIECE_SIZE, ", %lld d %lld h left", s / 86400, s / 3600 % 24);
+        snprintf(text, PIECE_SIZE, ", %ld d %ld h left", s / 86400, s / 3600 % 24);
     else if (s >= 3600)
-        snprintf(text, PIECE_SIZE, ", %lld:%02lld:%02lld left", s / 3600, s / 60 % 60, s % 60);
+        snprintf(text, PIECE_SIZE, ", %ld:%02ld:%02ld left", s / 3600, s / 60 % 60, s % 60);
     else
-        snprintf(text, PIECE_SIZE, ", %lld:%02lld left", s / 60, s % 60);
+        snprintf(text, PIECE_SIZE, ", %ld:%02ld left", s / 60, s % 60);
 }
 
 /* "[=====> ]", `length` columns with the brackets; the finished part in colour. Returns the bytes written. */
@@ -108,8 +108,8 @@ void vt_progress_format(const vt_progress_figures *figures, int columns, bool co
     /* In the order of the line; the piece with the highest rank is left out first, the last two for a bar, too. */
     static const int ranks[PIECES] = {0, 1, 2, 7, 5, 4, 6, 3};
     char pieces[PIECES][PIECE_SIZE] = {{0}}, curve[VT_SPARKLINE_SIZE] = "";
-    snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
-    snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
+    snprintf(pieces[0], PIECE_SIZE, "epoch %ld/%ld", figures->epoch, figures->epochs);
+    snprintf(pieces[1], PIECE_SIZE, " %ld/%ld", figures->step, figures->steps);
     if (figures->epoch > 1 || figures->step > 0) snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
     if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, curve);
     if (curve[0] != '\0') snprintf(pieces[3], PIECE_SIZE, " %.*s", 3 * HISTORY, curve); /* 3 bytes a character */

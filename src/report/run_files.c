@@ -61,10 +61,9 @@ static vt_status open_table(const char *path, const char *const *columns, vt_tab
     VT_TRY(vt_table_need(table, path, columns));
     for (int64_t row = 0; row < table->rows; row++)
         for (int i = 0; i < 2; i++)
-            VT_CHECK(
-                fabs(vt_table_value(table, row, columns[i])) < 1e15,
-                "%s: the column '%s' of row %lld holds no number of a run; bring the file back, or delete that row",
-                path, columns[i], (long long)row + 1);
+            VT_CHECK(fabs(vt_table_value(table, row, columns[i])) < 1e15,
+                     "%s: the column '%s' of row %ld holds no number of a run; bring the file back, or delete that row",
+                     path, columns[i], row + 1);
 done:
     if (status != VT_OK) vt_table_close(table);
     return status;

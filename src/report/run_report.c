@@ -59,8 +59,8 @@ void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIG
         "best %s, %s %s", vt_number_short(exp(best), number), run->baseline, vt_number_short(exp(other), second));
     set(&figures[3], "training loss, recent", vt_run_recent_mean(run, "loss", RECENT), vt_number_short, "last step %s",
         vt_number_short(vt_table_value(&run->steps, -1, "loss"), number));
-    set(&figures[4], "steps", vt_table_value(&run->steps, -1, "step"), vt_number_short, "%lld of %.0f epochs done",
-        (long long)run->epochs.rows, vt_table_value(&run->plan, 0, "epochs"));
+    set(&figures[4], "steps", vt_table_value(&run->steps, -1, "step"), vt_number_short, "%ld of %.0f epochs done",
+        run->epochs.rows, vt_table_value(&run->plan, 0, "epochs"));
     set(&figures[5], "samples a second", samples / seconds, vt_number_short, "%s GFLOP/s",
         vt_number_short(1e-9 * flops / seconds, number));
     set(&figures[6], "training took", seconds > 0 ? seconds : (double)NAN, vt_number_duration, "data wait %.1f %%",

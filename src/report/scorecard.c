@@ -198,13 +198,13 @@ static const section sections[] = {
 static char *judge(const vt_table *scores)
 {
     static const char *const rivals[] = {"crps_dressed", "crps_climatology"};
-    long long better[] = {0, 0};
+    int64_t better[] = {0, 0};
     if (vt_table_find(scores, "crps") < 0 || vt_table_find(scores, rivals[0]) < 0) return vt_text_copy("");
     for (int64_t i = 0; i < 2 * scores->rows; i++)
         better[i % 2] += vt_table_value(scores, i / 2, "crps") < vt_table_value(scores, i / 2, rivals[i % 2]);
-    return vt_text_format("By its CRPS the ensemble is better than the dressed forecast in %lld of %lld channels and "
-                          "lead times, and than the dressed climatology in %lld%s.\n",
-                          better[0], (long long)scores->rows, better[1],
+    return vt_text_format("By its CRPS the ensemble is better than the dressed forecast in %ld of %ld channels and "
+                          "lead times, and than the dressed climatology in %ld%s.\n",
+                          better[0], scores->rows, better[1],
                           better[0] < scores->rows ? "; elsewhere it is not worth its cost" : "");
 }
 

@@ -60,7 +60,7 @@ static vt_status create_file(const char *directory, vt_tensorboard *tensorboard)
     gethostname(host, sizeof host - 1);
     clock_gettime(CLOCK_REALTIME, &now);
     tensorboard->path =
-        vt_text_format("%s/events.out.tfevents.%010lld.%s.%09ld", directory, (long long)now.tv_sec, host, now.tv_nsec);
+        vt_text_format("%s/events.out.tfevents.%010ld.%s.%09ld", directory, now.tv_sec, host, now.tv_nsec);
     tensorboard->file = fopen(tensorboard->path, "wbxe");
     VT_CHECK(tensorboard->file != NULL, "can't write %s: %s", tensorboard->path, strerror(errno));
 done:

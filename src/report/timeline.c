@@ -21,7 +21,7 @@ typedef struct {
     FILE *file; /* NULL: there is none, or all is read */
     char *line, what[16];
     size_t size;
-    long long step, index;
+    int64_t step, index;
     double begin, end; /* seconds since the step's start on this rank */
 } trace;
 
@@ -55,7 +55,7 @@ static trace open_trace(const vt_run_files *run, int rank)
 static bool next_row(trace *t)
 {
     while (t->file != NULL && vt_file_line(t->file, &t->line, &t->size) > 0)
-        if (sscanf(t->line, "%lld,%15[a-z],%lld,%*d,%lf,%lf", &t->step, t->what, &t->index, &t->begin, &t->end) == 5)
+        if (sscanf(t->line, "%ld,%15[a-z],%ld,%*d,%lf,%lf", &t->step, t->what, &t->index, &t->begin, &t->end) == 5)
             return true;
     free(t->line);
     if (t->file != NULL) fclose(t->file);
@@ -131,11 +131,11 @@ static void append_pass(vt_text *html, const trace *row, double y, double scale)
     const double x = LEFT + scale * row->begin, width = scale * (row->end - row->begin);
     const bool forward = is(row, "forward");
     append_rectangle(html, x, y, width, forward ? FORWARD : BACKWARD, " stroke=\"var(--box)\">");
-    vt_text_append(html, "<title>%s of micro-batch %lld: %.3f to %.3f ms</title></rect>", row->what, row->index,
+    vt_text_append(html, "<title>%s of micro-batch %ld: %.3f to %.3f ms</title></rect>", row->what, row->index,
                    1e3 * row->begin, 1e3 * row->end);
     if (width > ROOM_FOR_NAME)
         vt_text_append(html,
-                       "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\" style=\"fill:var(--box)\">%c%lld</text>",
+                       "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\" style=\"fill:var(--box)\">%c%ld</text>",
                        x + width / 2, y + 17, forward ? 'F' : 'B', row->index);
 }
 
@@ -166,15 +166,15 @@ static void append_picture(vt_text *html, const vt_run_files *run, const timelin
         length += all->steps[i].length * all->layout.ranks;
     }
     vt_text_append(html,
-                   "<h2>Stages</h2><p class=\"sub\">Stages waited for %.1f %% of the time in the %lld steps of the "
-                   "trace; %.1f %% by (p - 1)/(m + p - 1), with %d stages and %lld micro-batches%s.</p>",
-                   100 * (1 - busy / length), (long long)all->count,
-                   100.0 * (stages - 1) / (double)(all->micro_batches + stages - 1), stages,
-                   (long long)all->micro_batches, rolls ? ", in steps without a rollout" : "");
+                   "<h2>Stages</h2><p class=\"sub\">Stages waited for %.1f %% of the time in the %ld steps of the "
+                   "trace; %.1f %% by (p - 1)/(m + p - 1), with %d stages and %ld micro-batches%s.</p>",
+                   100 * (1 - busy / length), all->count,
+                   100.0 * (stages - 1) / (double)(all->micro_batches + stages - 1), stages, all->micro_batches,
+                   rolls ? ", in steps without a rollout" : "");
     vt_text_append(html,
-                   "<figure><figcaption>Step %lld <small>(of median length; each bar from when its rank began "
+                   "<figure><figcaption>Step %ld <small>(of median length; each bar from when its rank began "
                    "the step)</small></figcaption>",
-                   (long long)drawn->step + 1);
+                   drawn->step + 1);
     vt_text_append(html,
                    "<p class=\"legend\"><span class=\"c%d\"><i></i>forward</span> <span class=\"c%d\"><i></i>backward"
                    "</span> <span class=\"c%d\"><i class=\"pale\"></i>waiting</span></p>",

@@ -63,7 +63,7 @@ static vt_status parse_shape(const char *path, const char *header, vt_tensor_sha
     value += 1 + strspn(value + 1, " ");
     while (*value != ')') {
         char *end = NULL;
-        long long extent = strtoll(value, &end, 10);
+        int64_t extent = strtoll(value, &end, 10);
         VT_CHECK(end != value && extent >= 0, "%s: damaged .npy header: bad 'shape' in \"%s\"", path, header);
         VT_CHECK(shape->dimensions < VT_TENSOR_DIMENSIONS, "%s: the array has more than %d dimensions", path,
                  VT_TENSOR_DIMENSIONS);
@@ -137,8 +137,7 @@ static vt_status look(const char *path, FILE **file, vt_npy *array)
     array->offset = ftell(*file);
     const int64_t count = vt_tensor_count(&array->shape);
     const int64_t there = (size - array->offset) / (int64_t)array->element_size;
-    VT_CHECK(there >= count, "%s: cut short: its header promises %lld values, but %lld are there", path,
-             (long long)count, (long long)there);
+    VT_CHECK(there >= count, "%s: cut short: its header promises %ld values, but %ld are there", path, count, there);
 done:
     free(header);
     return status;
@@ -175,7 +174,7 @@ void vt_npy_write_header(FILE *file, const int64_t *shape, int dimensions)
 {
     vt_text dictionary = {0};
     vt_text_append(&dictionary, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
-    for (int i = 0; i < dimensions; i++) vt_text_append(&dictionary, "%lld, ", (long long)shape[i]);
+    for (int i = 0; i < dimensions; i++) vt_text_append(&dictionary, "%ld, ", shape[i]);
     vt_text_append(&dictionary, "), }");
     const int length = (int)(10 + dictionary.length + 1 + 63) / 64 * 64 - 10;
     const unsigned char start[4] = {1, 0, (unsigned char)length, (unsigned char)(length >> 8)};

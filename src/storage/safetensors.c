@@ -40,8 +40,8 @@ static vt_status check_entry(const vt_safetensors *file, const vt_safetensors_en
 {
     vt_status status = VT_OK;
     VT_CHECK(entry->begin <= entry->end && entry->end <= file->data_size,
-             "%s: tensor '%s' lies at bytes %lld to %lld, but there are %lld", file->path, entry->name,
-             (long long)entry->begin, (long long)entry->end, (long long)file->data_size);
+             "%s: tensor '%s' lies at bytes %ld to %ld, but there are %ld", file->path, entry->name, entry->begin,
+             entry->end, file->data_size);
     int64_t room = entry->end - entry->begin, elements = 1;
     for (int i = 0; i < entry->shape.dimensions; i++) {
         VT_CHECK(entry->shape.shape[i] == 0 || elements <= file->data_size / entry->shape.shape[i] + 1,
@@ -49,8 +49,8 @@ static vt_status check_entry(const vt_safetensors *file, const vt_safetensors_en
         elements *= entry->shape.shape[i];
     }
     VT_CHECK(entry->type == VT_SAFETENSORS_OTHER || elements * types[entry->type].size == room,
-             "%s: tensor '%s' has %lld elements of %s, but %lld bytes", file->path, entry->name, (long long)elements,
-             entry->type_name, (long long)room);
+             "%s: tensor '%s' has %ld elements of %s, but %ld bytes", file->path, entry->name, elements,
+             entry->type_name, room);
 done:
     return status;
 }
@@ -124,8 +124,8 @@ vt_status vt_safetensors_open(const char *path, vt_safetensors **result)
     VT_CHECK(fread(&length, 1, 8, file->file) == 8, "%s is too short for a .safetensors file", path);
     VT_CHECK(
         length <= LONGEST_HEADER && 8 + (int64_t)length <= size,
-        "%s: not a .safetensors file, or cut short: its first 8 bytes name a header of %llu bytes, the file has %lld",
-        path, (unsigned long long)length, (long long)size);
+        "%s: not a .safetensors file, or cut short: its first 8 bytes name a header of %llu bytes, the file has %ld",
+        path, (unsigned long long)length, size);
     file->data_start = 8 + (int64_t)length;
     file->data_size = size - file->data_start;
     header = vt_allocate(1, (size_t)length + 1, "a .safetensors file");
@@ -214,8 +214,8 @@ static void append_header(vt_text *header, const vt_named_tensor *tensors, int64
         int64_t bytes = vt_tensor_count(&tensors[i].shape) * (int64_t)sizeof(float);
         vt_text_append(header, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", tensors[i].name);
         for (int d = 0; d < tensors[i].shape.dimensions; d++)
-            vt_text_append(header, "%s%lld", d > 0 ? "," : "", (long long)tensors[i].shape.shape[d]);
-        vt_text_append(header, "],\"data_offsets\":[%lld,%lld]}", (long long)offset, (long long)(offset + bytes));
+            vt_text_append(header, "%s%ld", d > 0 ? "," : "", tensors[i].shape.shape[d]);
+        vt_text_append(header, "],\"data_offsets\":[%ld,%ld]}", offset, offset + bytes);
         offset += bytes;
     }
     vt_text_append(header, "}");

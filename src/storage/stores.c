@@ -57,8 +57,8 @@ vt_status vt_store_read(const vt_store *store, int64_t offset, int64_t bytes, vo
     if (*got == bytes) return VT_OK;
     VT_CHECK(errno == 0, "%s", strerror(errno));
     fstat(store->descriptor, &info);
-    VT_FAIL("the file ends before it (it had %lld bytes when it was opened, now %lld; was it cut short?)",
-            (long long)store->size, (long long)info.st_size);
+    VT_FAIL("the file ends before it (it had %ld bytes when it was opened, now %ld; was it cut short?)", store->size,
+            info.st_size);
 done:
     return status;
 }
@@ -94,9 +94,9 @@ vt_status vt_array_check_written(const vt_array *array)
     VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
              array->store->path, array->name);
     if (written < chunks)
-        vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill value; "
+        vt_log_warning("%s: only %ld of the %ld chunks of '%s' were ever written, the others read as the fill value; "
                        "was the writing broken off?",
-                       array->store->path, (long long)written, (long long)chunks, array->name);
+                       array->store->path, written, chunks, array->name);
 done:
     return status;
 }
@@ -105,9 +105,9 @@ uint64_t vt_array_key(const vt_array *array)
 {
     struct stat info = {0};
     fstat(array->store->descriptor, &info);
-    char *text = vt_text_format("%s\n%s\n%llu %llu %lld %lld %ld", array->store->path, array->name,
-                                (unsigned long long)info.st_dev, (unsigned long long)info.st_ino,
-                                (long long)info.st_size, (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+    char *text = vt_text_format("%s\n%s\n%llu %llu %ld %ld %ld", array->store->path, array->name,
+                                (unsigned long long)info.st_dev, (unsigned long long)info.st_ino, info.st_size,
+                                info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
     const uint64_t key = vt_random_name_key(text);
     free(text);
     return key;
@@ -139,7 +139,7 @@ vt_status vt_array_find_chunk(vt_array *array, const int64_t *first, vt_chunk_pl
     }
     pthread_mutex_lock(&lock);
     if (array->places == NULL) array->places = calloc((size_t)count, sizeof *array->places);
-    VT_CHECK(array->places != NULL, "out of memory for the places of %lld chunks", (long long)count);
+    VT_CHECK(array->places != NULL, "out of memory for the places of %ld chunks", count);
     vt_chunk_place *place = &array->places[number];
     if (place->size == 0 && place->address >= 0) VT_TRY(array->store->kind->locate_chunk(array, first, place));
     *found = *place;
@@ -169,7 +169,7 @@ vt_status vt_array_load_chunk(const vt_array *array, const int64_t *first, const
     if (!as_is) VT_TRY(vt_decoder_reserve(&decoder->stored, place->size, &stored));
     VT_TRY(vt_store_read(array->store, place->address, place->size, stored, &got));
     if (vt_decode(decoder, &array->pipeline, place->skipped_filters, stored, place->size, bytes, to) != VT_OK)
-        status = vt_error_context("the chunk at byte %lld is damaged", (long long)place->address);
+        status = vt_error_context("the chunk at byte %ld is damaged", place->address);
 done:
     return status;
 }

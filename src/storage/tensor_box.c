@@ -17,7 +17,7 @@ void vt_tensor_shape_text(const vt_tensor_shape *shape, char buffer[128])
 {
     size_t used = (size_t)snprintf(buffer, 128, "[");
     for (int i = 0; i < shape->dimensions && used < 128; i++)
-        used += (size_t)snprintf(buffer + used, 128 - used, "%s%lld", i > 0 ? ", " : "", (long long)shape->shape[i]);
+        used += (size_t)snprintf(buffer + used, 128 - used, "%s%ld", i > 0 ? ", " : "", shape->shape[i]);
     if (used < 128) snprintf(buffer + used, 128 - used, "]");
 }
 

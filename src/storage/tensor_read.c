@@ -286,8 +286,8 @@ static vt_status check_cover(const tensor *t, const vt_tensor_box *wanted)
                      "%s: dataset /%s is damaged: parts of it overlap, in %s and %s", t->path, t->name,
                      t->parts[k].source, t->parts[i].source);
     }
-    VT_CHECK(covered == count, "%s: dataset /%s is not whole: its parts hold %lld of %lld elements", t->path, t->name,
-             (long long)covered, (long long)count);
+    VT_CHECK(covered == count, "%s: dataset /%s is not whole: its parts hold %ld of %ld elements", t->path, t->name,
+             covered, count);
 done:
     return status;
 }
@@ -349,8 +349,8 @@ vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_t
     vt_status status = VT_OK;
     vt_tensor_shape found = {0};
     VT_TRY(vt_tensor_file_shape(file, name, &found));
-    VT_CHECK(vt_tensor_count(&found) == vt_tensor_count(shape), "%s: dataset /%s has %lld elements, expected %lld",
-             file->path, name, (long long)vt_tensor_count(&found), (long long)vt_tensor_count(shape));
+    VT_CHECK(vt_tensor_count(&found) == vt_tensor_count(shape), "%s: dataset /%s has %ld elements, expected %ld",
+             file->path, name, vt_tensor_count(&found), vt_tensor_count(shape));
     const vt_tensor_box whole = vt_tensor_whole(&found);
     VT_TRY(vt_tensor_file_read_box(file, name, &whole, values));
 done:

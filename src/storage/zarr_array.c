@@ -35,7 +35,7 @@ vt_status vt_zarr_sizes(const json_t *list, int rank, int64_t least, const char 
         const json_t *size = json_array_get(list, (size_t)i);
         VT_CHECK(json_is_integer(size) && json_integer_value(size) >= least &&
                      json_integer_value(size) < INT64_MAX / 16,
-                 "its %s has no number of at least %lld at place %d", what, (long long)least, i);
+                 "its %s has no number of at least %ld at place %d", what, least, i);
         sizes[i] = json_integer_value(size);
     }
 done:

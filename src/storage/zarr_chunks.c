@@ -41,7 +41,7 @@ static vt_status open_file(const vt_zarr_array *own, const int64_t *place, chunk
                                                      : "");
     for (int i = 0; i < rank && length < VT_ZARR_KEY; i++) {
         const char separator[2] = {i > 0 || own->has_prefix ? own->separator : '\0'};
-        length += (size_t)snprintf(name + length, VT_ZARR_KEY - length, "%s%lld", separator, (long long)place[i]);
+        length += (size_t)snprintf(name + length, VT_ZARR_KEY - length, "%s%ld", separator, place[i]);
     }
     file->descriptor = openat(store->descriptor, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->descriptor < 0 && errno == ENOENT) return VT_OK;
@@ -75,11 +75,10 @@ static vt_status read_index(const vt_zarr_array *own, const chunk_file *shard, i
     unsigned char *stored = malloc(bytes);
     uint64_t *places = malloc(plain); /* as in the shard: little endian */
     vt_decoder decoder = {0};
-    VT_CHECK(stored != NULL && places != NULL, "%s/%s: out of memory for the index of %lld chunks", path, name,
-             (long long)chunks);
+    VT_CHECK(stored != NULL && places != NULL, "%s/%s: out of memory for the index of %ld chunks", path, name, chunks);
     VT_CHECK(shard->bytes >= (int64_t)bytes,
-             "%s/%s: the shard has %lld bytes, fewer than its index needs (was it cut short?)", path, name,
-             (long long)shard->bytes);
+             "%s/%s: the shard has %ld bytes, fewer than its index needs (was it cut short?)", path, name,
+             shard->bytes);
     VT_TRY(read_bytes(own, shard, own->index_first ? 0 : shard->bytes - (int64_t)bytes, bytes, stored));
     if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, (unsigned char *)places) != VT_OK) {
         status = vt_error_context("%s/%s: the index of the shard is damaged", path, name);
@@ -118,7 +117,7 @@ static vt_status open_shard(vt_zarr_array *own, const int64_t *place, chunk_file
     }
     pthread_mutex_unlock(&own->lock);
     if (status != VT_OK) goto done;
-    VT_CHECK(index != NULL, "%s: out of memory for the indices of %lld shards", path, (long long)own->shard_count);
+    VT_CHECK(index != NULL, "%s: out of memory for the indices of %ld shards", path, own->shard_count);
     VT_CHECK(index->bytes == shard->bytes && index->changed == shard->changed,
              "%s/%s: the shard was written anew while it was in use; data must not change during a run", path,
              shard->name);
@@ -145,9 +144,9 @@ static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, chunk_f
     const uint64_t from = index->places[2 * within], size = index->places[2 * within + 1];
     if (from == NOWHERE && size == NOWHERE) goto done;
     VT_CHECK(from <= (uint64_t)file->bytes && size <= (uint64_t)file->bytes - from,
-             "%s/%s: by its index a chunk lies at bytes %llu to %llu, but the shard has %lld (was it cut short?)",
+             "%s/%s: by its index a chunk lies at bytes %llu to %llu, but the shard has %ld (was it cut short?)",
              own->array.store->path, file->name, (unsigned long long)from, (unsigned long long)(from + size),
-             (long long)file->bytes);
+             file->bytes);
     *offset = (int64_t)from;
     *bytes = (int64_t)size;
 done:
@@ -180,8 +179,8 @@ vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_dec
     if (!as_is) VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)size + 1, &stored));
     VT_TRY(read_bytes(own, &file, offset, (size_t)size, stored));
     if (vt_decode(decoder, &array->pipeline, 0, stored, (size_t)size, bytes, to) != VT_OK)
-        status = own->is_sharded ? vt_error_context("%s/%s: the chunk at byte %lld is damaged", array->store->path,
-                                                    file.name, (long long)offset)
+        status = own->is_sharded ? vt_error_context("%s/%s: the chunk at byte %ld is damaged", array->store->path,
+                                                    file.name, offset)
                                  : vt_error_context("%s/%s: the chunk is damaged", array->store->path, file.name);
 done:
     if (file.descriptor >= 0) close(file.descriptor);

@@ -7,7 +7,7 @@
 static void append_sizes(vt_text *words, const char *what, const int64_t *sizes, int rank)
 {
     vt_text_append(words, "%s [", what);
-    for (int i = 0; i < rank; i++) vt_text_append(words, "%s%lld", i > 0 ? ", " : "", (long long)sizes[i]);
+    for (int i = 0; i < rank; i++) vt_text_append(words, "%s%ld", i > 0 ? ", " : "", sizes[i]);
     vt_text_append(words, "]");
 }
 

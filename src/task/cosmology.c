@@ -32,7 +32,7 @@ static vt_status cosmology_open(const vt_config *config, const vt_source *traini
                                .count = config->N_out_channels};
     scores->names = vt_allocate((size_t)scores->count, sizeof *scores->names, "the scores' names");
     for (int64_t c = 0; c < scores->count; c++)
-        scores->names[c] = c < NAMED ? vt_text_copy(field_names[c]) : vt_text_format("%lld", (long long)c);
+        scores->names[c] = c < NAMED ? vt_text_copy(field_names[c]) : vt_text_format("%ld", c);
     *task = &own->task;
     return VT_OK;
 }
@@ -109,11 +109,10 @@ static void cosmology_describe_picture(const vt_task *task, const vt_batch *batc
     const float *input = batch->tensors[VT_TENSOR_INPUT];
     const int64_t count = part.height * part.width;
     (void)prediction, (void)target;
-    *picture = (vt_picture){
-        .tag = vt_text_copy("Visualization, density"),
-        .title = vt_text_format("density, ln(rho) / 14, plane %lld", (long long)task->config->data_size / 2),
-        .height = part.height,
-        .width = part.width};
+    *picture = (vt_picture){.tag = vt_text_copy("Visualization, density"),
+                            .title = vt_text_format("density, ln(rho) / 14, plane %ld", task->config->data_size / 2),
+                            .height = part.height,
+                            .width = part.width};
     if (input == NULL || batch->sample_count == 0) return;
     picture->input = vt_allocate((size_t)count, sizeof *picture->input, "a picture");
     for (int64_t i = 0; i < count; i++) picture->input[i] = input[(part.first + i) * INPUTS];

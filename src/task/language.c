@@ -67,8 +67,8 @@ static double read_floor(const char *text)
 
 static void tell_epoch(int64_t epoch, int64_t epochs, double training_loss, const vt_evaluation *validation)
 {
-    vt_log_script("[%lld/%lld] Train loss: %.5f, validation loss: %.5f", (long long)epoch, (long long)epochs,
-                  vt_text_plain_nan(training_loss), validation->loss);
+    vt_log_script("[%ld/%ld] Train loss: %.5f, validation loss: %.5f", epoch, epochs, vt_text_plain_nan(training_loss),
+                  validation->loss);
     vt_log_info("  Perplexity: train %.2f, valid %.2f", exp(vt_text_plain_nan(training_loss)), exp(validation->loss));
 }
 

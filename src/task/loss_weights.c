@@ -48,8 +48,8 @@ static vt_status read_list(const char *list, int64_t channels, double *weights)
         count++;
     }
     VT_CHECK(count == channels,
-             "channel_weights: '%.200s' holds %lld weight%s, but %lld channels are forecast (n_out_channels)", list,
-             (long long)count, count == 1 ? "" : "s", (long long)channels);
+             "channel_weights: '%.200s' holds %ld weight%s, but %ld channels are forecast (n_out_channels)", list,
+             count, count == 1 ? "" : "s", channels);
 done:
     return status;
 }

@@ -65,7 +65,7 @@ static void name_scores(weather *w)
     scores->names = vt_allocate((size_t)scores->count, sizeof *scores->names, "the scores' names");
     for (int64_t c = 0; c < scores->count; c++) {
         const char *name = channel_name(w, c);
-        scores->names[c] = name != NULL ? vt_text_copy(name) : vt_text_format("%lld", (long long)c);
+        scores->names[c] = name != NULL ? vt_text_copy(name) : vt_text_format("%ld", c);
     }
 }
 
@@ -107,8 +107,8 @@ static vt_status take_changes(weather *w, const char *option, const char *path)
     vt_status status = VT_OK;
     for (int64_t c = 0; c < w->task.field_count; c++)
         VT_CHECK(w->change_stds[c] > 0 && isfinite(w->change_stds[c]),
-                 "%s: %s holds %g for channel %lld, but a standard deviation is above 0", option, path,
-                 (double)w->change_stds[c], (long long)c);
+                 "%s: %s holds %g for channel %ld, but a standard deviation is above 0", option, path,
+                 (double)w->change_stds[c], c);
     scale_changes(w);
 done:
     return status;
@@ -339,11 +339,11 @@ static void weather_take_normalisation(vt_task *task, const vt_fields_about *kep
     if (w->task.backend != NULL) VT_ASSERT(place_numbers(w) == VT_OK);
     if (w->unread || differs == count) return;
     vt_log_warning(
-        "the means and standard deviations of %s are used; those of %s differ from them, first in channel %lld",
+        "the means and standard deviations of %s are used; those of %s differ from them, first in channel %ld",
         checkpoint,
         task->config->normalise == VT_NORMALISE_CLIMATOLOGY ? task->config->climatology_path
                                                             : task->config->global_means_path,
-        (long long)differs);
+        differs);
 }
 
 void vt_weather_stds(const vt_task *task, float *stds)
@@ -433,18 +433,17 @@ static void add_used(const vt_task *task, const vt_fields_about *files, vt_text 
     const int64_t channels = config->roles != NULL ? task->field_count : vt_config_channels_a_time(config);
     const int64_t *size = config->img_size;
     char *const *names = task->about->names;
-    vt_text_append(line, "%lld channel%s", (long long)channels, channels == 1 ? "" : "s");
+    vt_text_append(line, "%ld channel%s", channels, channels == 1 ? "" : "s");
     for (int64_t c = 0; names != NULL && c < task->field_count && c < SHOWN; c++)
         vt_text_append(line, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
-    vt_text_append(line, "%s on %lld×%lld points",
+    vt_text_append(line, "%s on %ld×%ld points",
                    names == NULL               ? ""
                    : task->field_count > SHOWN ? " ...)"
                                                : ")",
-                   (long long)size[0], (long long)size[1]);
+                   size[0], size[1]);
     if (size[0] < files->rows || size[1] < files->columns)
-        vt_text_append(line, " of %lld×%lld, from row %lld and column %lld on", (long long)files->rows,
-                       (long long)files->columns, (long long)files->window.first_row,
-                       (long long)files->window.first_column);
+        vt_text_append(line, " of %ld×%ld, from row %ld and column %ld on", files->rows, files->columns,
+                       files->window.first_row, files->window.first_column);
 }
 
 static void log_fields(const vt_task *task, const vt_source *training)
@@ -455,22 +454,19 @@ static void log_fields(const vt_task *task, const vt_source *training)
     const bool is_noise = config->data_loader_config == VT_LOADER_SYNTHETIC;
     vt_text line = {0};
     if (is_noise || dataset == NULL) {
-        vt_log_info("data: %s%s, %lld channels on %lld×%lld points", is_noise ? "" : "source ",
-                    is_noise ? "noise" : training->kind->name, (long long)in, (long long)config->img_size[0],
-                    (long long)config->img_size[1]);
+        vt_log_info("data: %s%s, %ld channels on %ld×%ld points", is_noise ? "" : "source ",
+                    is_noise ? "noise" : training->kind->name, in, config->img_size[0], config->img_size[1]);
         return;
     }
     add_used(task, dataset->about, &line);
     if (in != out || config->roles != NULL)
-        vt_text_append(&line, "; %lld channel%s forecast", (long long)out, out == 1 ? " is" : "s are");
-    if (times > 1) vt_text_append(&line, "; the input holds %lld times", (long long)times);
+        vt_text_append(&line, "; %ld channel%s forecast", out, out == 1 ? " is" : "s are");
+    if (times > 1) vt_text_append(&line, "; the input holds %ld times", times);
     vt_log_info("data: %s and %s: %s", config->train_data_path, config->valid_data_path, line.characters);
     if (times > 1 && in < out && config->roles == NULL)
-        vt_log_warning(
-            "n_in_channels %lld counts the channels of %lld times (n_history + 1), so the model sees %lld of "
-            "the %lld channels that it forecasts; --n_in_channels=%lld for all of them",
-            (long long)config->n_in_channels, (long long)times, (long long)in, (long long)out,
-            (long long)(out * times));
+        vt_log_warning("n_in_channels %ld counts the channels of %ld times (n_history + 1), so the model sees %ld of "
+                       "the %ld channels that it forecasts; --n_in_channels=%ld for all of them",
+                       config->n_in_channels, times, in, out, out * times);
     vt_text_close(&line);
 }
 
@@ -483,7 +479,7 @@ static void log_limit(const vt_source *source, const char *option)
     if (used >= all) return;
     if (fields != NULL && vt_dataset_date(fields, 0, 0, &first) && vt_dataset_date(fields, used - 1, 0, &last))
         snprintf(dates, sizeof dates, ": %s to %s", vt_date_format(first, from), vt_date_format(last, to));
-    vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
+    vt_log_info("%s: the first %ld of %ld samples in time order%s", option, used, all, dates);
 }
 
 /* The YAML file's channel counts are not used if `variables` names the channels. */
@@ -493,10 +489,9 @@ static void weather_log_data(const vt_task *task, const vt_source *training, con
     const int64_t *replaced = config->replaced_channels;
     log_fields(task, training);
     if (replaced[0] != 0 || replaced[1] != 0)
-        vt_log_info("variables: its channels make n_in_channels %lld and n_out_channels %lld; the configuration's %lld "
-                    "and %lld are not used",
-                    (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
-                    (long long)replaced[1]);
+        vt_log_info("variables: its channels make n_in_channels %ld and n_out_channels %ld; the configuration's %ld "
+                    "and %ld are not used",
+                    config->n_in_channels, config->n_out_channels, replaced[0], replaced[1]);
     vt_loss_weights_log(config);
     log_limit(training, "limit_nsamples");
     log_limit(validation, "limit_nsamples_val");

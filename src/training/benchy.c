@@ -147,8 +147,8 @@ done:
 static vt_status run_iteration(bench *b, int test, const char *label, int64_t index)
 {
     vt_status status = VT_OK;
-    vt_range_begin("BENCHY::BenchmarkIterator::%s::STEP_%lld", label, (long long)index);
-    vt_range_begin("BENCHY::BenchmarkIterator::%s::DATA_%lld", label, (long long)index);
+    vt_range_begin("BENCHY::BenchmarkIterator::%s::STEP_%ld", label, index);
+    vt_range_begin("BENCHY::BenchmarkIterator::%s::DATA_%ld", label, index);
     if (test != SYNTHETIC) status = next_batch(b);
     vt_range_end();
     if (status == VT_OK && test != IO) status = vt_step_start(b->trainer, b->batch);
@@ -227,8 +227,7 @@ static vt_status run_test(bench *b, int test)
     if (test == SYNTHETIC) VT_TRY(vt_world_agree(b->world, prepare_synthetic(b)));
     for (int64_t i = 0; i < warmups + trial_count && status == VT_OK; i++) {
         const bool warms = i < warmups;
-        char *label =
-            vt_text_format(warms ? "%s_WARMUP_%lld" : "%s_%lld", names[test], (long long)(warms ? i : i - warmups));
+        char *label = vt_text_format(warms ? "%s_WARMUP_%ld" : "%s_%ld", names[test], warms ? i : i - warmups);
         status = run_trial(b, test, label, warms, result);
         free(label);
     }

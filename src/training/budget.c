@@ -40,7 +40,7 @@ static void add_remedy(remedies *known, vt_config changed, const char *name, con
 static void add_number(remedies *known, const vt_config *config, const char *name, int64_t value)
 {
     char text[VT_NUMBER_SIZE];
-    snprintf(text, sizeof text, "%lld", (long long)value);
+    snprintf(text, sizeof text, "%ld", value);
     add_remedy(known, *config, name, text);
 }
 

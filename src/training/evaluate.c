@@ -147,8 +147,8 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
     validation->seconds = vt_clock_seconds() - begin;
     if (isinf(validation->loss)) warn_of_target(trainer, vt_loader_options_of(loader)->source, validation);
     if (replaced > 0)
-        vt_log_warning("%lld validation samples could not be read, and others took their place (skip_bad_samples)",
-                       (long long)replaced);
+        vt_log_warning("%ld validation samples could not be read, and others took their place (skip_bad_samples)",
+                       replaced);
 done:
     if (averaged) vt_trainer_exchange_average(trainer);
     return status;

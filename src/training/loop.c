@@ -85,20 +85,18 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
     loop->diverged = progress->skipped_in_row >= most && fault == NULL;
     if (fault != NULL) vt_log_warning("sample %s: %s", sample, fault);
     if (scales)
-        vt_log_info("step %lld: the gradients are not finite in fp16 (loss %g, first in %s), so its update was left "
+        vt_log_info("step %ld: the gradients are not finite in fp16 (loss %g, first in %s), so its update was left "
                     "out, and the loss scale is %g from here on",
-                    (long long)progress->step, figures->loss, figures->bad_parameter, figures->loss_scale);
+                    progress->step, figures->loss, figures->bad_parameter, figures->loss_scale);
     else
         vt_log_warning(
-            "step %lld: the gradients are not finite (loss %g, first in %s; sample: %s), so its update was left "
-            "out: skipped update %lld of this run, %lld in a row",
-            (long long)progress->step, figures->loss, figures->bad_parameter, sample, (long long)progress->skipped,
-            (long long)progress->skipped_in_row);
+            "step %ld: the gradients are not finite (loss %g, first in %s; sample: %s), so its update was left "
+            "out: skipped update %ld of this run, %ld in a row",
+            progress->step, figures->loss, figures->bad_parameter, sample, progress->skipped, progress->skipped_in_row);
     VT_CHECK(progress->skipped_in_row < most,
-             "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): %s%s%s; --resume "
+             "step %ld: the gradients were not finite in %d steps in a row (loss %g, first in %s): %s%s%s; --resume "
              "goes on from the last checkpoint",
-             (long long)progress->step, most, figures->loss, figures->bad_parameter,
-             fault != NULL ? sample : "the run has ",
+             progress->step, most, figures->loss, figures->bad_parameter, fault != NULL ? sample : "the run has ",
              fault != NULL ? ": " : "diverged. A lower --lr, --warmup or --grad_clip=1 often helps",
              fault != NULL ? fault : "");
 done:
@@ -203,9 +201,9 @@ static vt_status check_finite(vt_loop *loop)
         const char *name = vt_optimizer_nonfinite_name(optimizer, vt_kept_first_nonfinite(kept, i));
         loop->diverged = name != NULL;
         VT_CHECK(name == NULL,
-                 "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
+                 "step %ld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
                  "--lr or --grad_clip=1 often helps",
-                 (long long)loop->progress.step, i < 0 ? "parameter" : kept->places[i].state->meaning, name);
+                 loop->progress.step, i < 0 ? "parameter" : kept->places[i].state->meaning, name);
     }
 done:
     return status;
@@ -241,8 +239,8 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     VT_TRY(save(loop));
     if (!stop) return VT_OK;
     VT_TRY(vt_checkpoint_saver_wait(loop->saver));
-    vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
-                vt_stop_reason(), (long long)loop->progress.step);
+    vt_log_info("Stopped by %s after step %ld, with a checkpoint; the same command with --resume goes on from there",
+                vt_stop_reason(), loop->progress.step);
     status = VT_STOPPED;
 done:
     return status;
@@ -264,9 +262,9 @@ static void save_after_fault(vt_loop *loop)
     if (status == VT_OK && is_new) status = save(loop);
     if (status == VT_OK) status = vt_checkpoint_saver_wait(loop->saver);
     if (status == VT_OK && is_new)
-        vt_log_info("The data can't be read any further: ending after step %lld, with a checkpoint; with the data "
+        vt_log_info("The data can't be read any further: ending after step %ld, with a checkpoint; with the data "
                     "mended, the same command with --resume goes on from there",
-                    (long long)loop->progress.step);
+                    loop->progress.step);
     else if (status != VT_OK)
         vt_log_warning("the data can't be read any further, and no checkpoint could be saved: %s", vt_error_text());
     vt_world_restore_failure(world, &failure);
@@ -356,8 +354,8 @@ static void log_waiting(vt_loop *loop)
     const double percent = 100 * loop->progress.epoch_waited / loop->progress.epoch_seconds;
     vt_log_info("  Waited for data %.2f %% of the time", percent);
     if (loop->replaced > 0)
-        vt_log_warning("%lld samples of this epoch could not be read, and others took their place (skip_bad_samples)",
-                       (long long)loop->replaced);
+        vt_log_warning("%ld samples of this epoch could not be read, and others took their place (skip_bad_samples)",
+                       loop->replaced);
     loop->replaced = 0;
     if (percent > 10 && !loop->told_of_waiting)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config "
@@ -406,7 +404,7 @@ static vt_status train_epoch(vt_loop *loop)
     vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {
         prepare_step(loop);
-        vt_range_begin("step %lld", (long long)loop->epoch_started);
+        vt_range_begin("step %ld", loop->epoch_started);
         status = vt_reader_next(trainer, loop->training_loader, &batch, &loop->replaced);
         VT_ASSERT(status != VT_OK || batch != NULL); /* the steps were counted */
         if (status == VT_ERROR) save_after_fault(loop);

@@ -26,15 +26,14 @@ static void log_samples(const vt_run *run)
     const vt_config *config = run->config;
     const vt_loop_length *length = &run->loop.length;
     const int64_t batches = vt_loader_batch_count(run->loop.training_loader); /* of a whole epoch */
-    vt_log_info("samples: %lld for training, %lld for validation; %lld epoch%s of %lld steps",
-                (long long)run->training->sample_count, (long long)run->validation->sample_count,
-                (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps_per_epoch);
+    vt_log_info("samples: %ld for training, %ld for validation; %ld epoch%s of %ld steps", run->training->sample_count,
+                run->validation->sample_count, length->epochs, length->epochs == 1 ? "" : "s", length->steps_per_epoch);
     if (length->steps_per_epoch < batches)
-        vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
-                    (long long)config->num_iters, (long long)batches, (long long)config->num_iters);
+        vt_log_info("num_iters %ld is less than an epoch of %ld steps: training for %ld steps", config->num_iters,
+                    batches, config->num_iters);
     else if (config->num_iters != VT_UNSET_INTEGER && length->steps != config->num_iters)
-        vt_log_info("num_iters %lld makes %lld whole epoch%s, %lld steps", (long long)config->num_iters,
-                    (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps);
+        vt_log_info("num_iters %ld makes %ld whole epoch%s, %ld steps", config->num_iters, length->epochs,
+                    length->epochs == 1 ? "" : "s", length->steps);
 }
 
 static void log_model(const vt_run *run)
@@ -42,8 +41,8 @@ static void log_model(const vt_run *run)
     const vt_parameters *parameters = run->loop.trainer->parameters;
     const int64_t frozen = parameters->frozen_count;
     char *sizes = vt_model_kind_of(run->config)->describe(run->config);
-    char *note = vt_text_format(frozen > 0 ? ", %lld of them frozen" : "", (long long)frozen);
-    vt_log_info("model: %lld parameters%s: %s", (long long)parameters->whole_count, note, sizes);
+    char *note = vt_text_format(frozen > 0 ? ", %ld of them frozen" : "", frozen);
+    vt_log_info("model: %ld parameters%s: %s", parameters->whole_count, note, sizes);
     free(note);
     free(sizes);
 }
@@ -56,9 +55,9 @@ static void log_training(const vt_config *config)
     const int64_t warmup = vt_config_warmup(config);
     char *optimizer = vt_config_value_text(config, "optimizer"), *precision = vt_config_value_text(config, "amp_mode");
     vt_text line = {0};
-    vt_text_append(&line, "training: batches of %lld, %s, learning rate %.4g (%s", (long long)config->global_batch_size,
-                   optimizer, vt_config_learning_rate(config), schedules[config->lr_schedule]);
-    if (warmup > 0) vt_text_append(&line, " after a warm-up of %lld steps", (long long)warmup);
+    vt_text_append(&line, "training: batches of %ld, %s, learning rate %.4g (%s", config->global_batch_size, optimizer,
+                   vt_config_learning_rate(config), schedules[config->lr_schedule]);
+    if (warmup > 0) vt_text_append(&line, " after a warm-up of %ld steps", warmup);
     vt_text_append(&line, ")");
     if (config->weight_decay > 0) vt_text_append(&line, ", weight decay %.4g", config->weight_decay);
     if (config->dropout > 0) vt_text_append(&line, ", dropout %.4g", config->dropout);
@@ -97,21 +96,20 @@ static void log_pipeline(const vt_config *config)
     if (stages == 1) return;
     const double idle = idle_with(config, parts, 1);
     char *schedule = vt_config_value_text(config, "pipeline_schedule");
-    char *longest = vt_text_format(rollout > 1 ? "; %.1f %% in rollouts of %lld steps" : "",
-                                   idle_with(config, parts, rollout), (long long)rollout);
-    vt_log_info("pipeline: %lld stages, %lld micro-batch%s of %lld sample%s, %s, idle %.1f %% by (p - 1)/(m + p - 1)%s",
-                (long long)stages, (long long)parts, parts == 1 ? "" : "es", (long long)vt_trainer_micro_batch(config),
+    char *longest = vt_text_format(rollout > 1 ? "; %.1f %% in rollouts of %ld steps" : "",
+                                   idle_with(config, parts, rollout), rollout);
+    vt_log_info("pipeline: %ld stages, %ld micro-batch%s of %ld sample%s, %s, idle %.1f %% by (p - 1)/(m + p - 1)%s",
+                stages, parts, parts == 1 ? "" : "es", vt_trainer_micro_batch(config),
                 vt_trainer_micro_batch(config) == 1 ? "" : "s", schedule, idle, longest);
-    char *remedy =
-        enough > 0
-            ? vt_text_format("--grad_accumulation=%lld leaves %.1f %%", (long long)enough, idle_with(config, enough, 1))
-            : vt_text_format("a rank's batch of %lld samples can't be cut into as many parts as there are "
-                             "stages",
-                             (long long)local);
+    char *remedy = enough > 0
+                       ? vt_text_format("--grad_accumulation=%ld leaves %.1f %%", enough, idle_with(config, enough, 1))
+                       : vt_text_format("a rank's batch of %ld samples can't be cut into as many parts as there are "
+                                        "stages",
+                                        local);
     if (parts < stages)
-        vt_log_warning("%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; "
+        vt_log_warning("%ld micro-batch%s (grad_accumulation) for %ld stages: each stage idles %.1f %% of the time; "
                        "%s",
-                       (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle, remedy);
+                       parts, parts == 1 ? "" : "es", stages, idle, remedy);
     free(remedy);
     free(longest);
     free(schedule);
@@ -136,13 +134,12 @@ static void log_offload(const vt_run *run)
     char bytes[2][VT_NUMBER_SIZE];
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     if (blocks <= 2)
-        vt_log_warning(
-            "offload_activations has no effect: this rank has %lld block%s, and the last two stay on the GPU",
-            (long long)blocks, blocks == 1 ? "" : "s");
+        vt_log_warning("offload_activations has no effect: this rank has %ld block%s, and the last two stay on the GPU",
+                       blocks, blocks == 1 ? "" : "s");
     else
-        vt_log_info("offload_activations: of %lld blocks all but the last two wait in the host's memory, %s of a "
+        vt_log_info("offload_activations: of %ld blocks all but the last two wait in the host's memory, %s of a "
                     "micro-batch; on the GPU are rooms of %s",
-                    (long long)blocks, vt_text_bytes((double)sizes->host, bytes[0]),
+                    blocks, vt_text_bytes((double)sizes->host, bytes[0]),
                     vt_text_bytes((double)vt_offload_device_bytes(*sizes), bytes[1]));
 }
 
@@ -180,7 +177,7 @@ static const char *shape_text(const int64_t *shape, int dimensions, bool csv, ch
 {
     int used = snprintf(text, 96, csv ? "" : "[");
     for (int i = 0; i < dimensions; i++)
-        used += snprintf(text + used, 96 - (size_t)used, "%s%lld", i == 0 ? "" : csv ? "x" : ", ", (long long)shape[i]);
+        used += snprintf(text + used, 96 - (size_t)used, "%s%ld", i == 0 ? "" : csv ? "x" : ", ", shape[i]);
     snprintf(text + used, 96 - (size_t)used, csv ? "" : "]");
     return text;
 }
@@ -197,19 +194,19 @@ static void log_parameters(const vt_parameters *parameters, const vt_split *spli
                    freezes ? ",frozen" : "");
     for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *p = parameters->list[i];
-        const long long bytes = (long long)p->count * (long long)sizeof(float);
+        const int64_t bytes = p->count * (int64_t)sizeof(float);
         int64_t stage = 0;
         while (is_split && p->unit >= split->units[stage].first + split->units[stage].count) stage++;
-        char *log_stage = vt_text_format(is_split ? "  %lld" : "", (long long)stage);
-        vt_log_detail("%-32s %-22s %-22s %12lld%s%s", p->name, shape_text(p->shape, p->dimensions, false, global),
+        char *log_stage = vt_text_format(is_split ? "  %ld" : "", stage);
+        vt_log_detail("%-32s %-22s %-22s %12ld%s%s", p->name, shape_text(p->shape, p->dimensions, false, global),
                       shape_text(p->local, p->dimensions, false, local), bytes, log_stage, p->frozen ? "  frozen" : "");
-        vt_text_append(table, "%s,%s,%s,%lld", p->name, shape_text(p->shape, p->dimensions, true, global),
+        vt_text_append(table, "%s,%s,%s,%ld", p->name, shape_text(p->shape, p->dimensions, true, global),
                        shape_text(p->local, p->dimensions, true, local), bytes);
-        if (is_split) vt_text_append(table, ",%lld", (long long)stage);
+        if (is_split) vt_text_append(table, ",%ld", stage);
         vt_text_append(table, "%s\n", !freezes ? "" : p->frozen ? ",true" : ",false");
         free(log_stage);
     }
-    vt_log_detail("number of model parameters: %lld", (long long)parameters->whole_count);
+    vt_log_detail("number of model parameters: %ld", parameters->whole_count);
 }
 
 /* Settings of which the user probably expects something else. */
@@ -223,19 +220,19 @@ static void warn_of_settings(const vt_run *run)
         vt_log_warning("--%s=0 counts as not given, as in the tutorials: what the configuration says is used",
                        config->zero);
     if (vt_config_warmup(config) >= length->steps)
-        vt_log_warning("the warm-up of %lld steps is not shorter than the run, which has %lld: the learning rate never "
+        vt_log_warning("the warm-up of %ld steps is not shorter than the run, which has %ld: the learning rate never "
                        "reaches %g",
-                       (long long)vt_config_warmup(config), (long long)length->steps, vt_config_learning_rate(config));
+                       vt_config_warmup(config), length->steps, vt_config_learning_rate(config));
     if (rollout.count > 0 && rollout.stages[rollout.count - 1].epoch >= length->epochs)
-        vt_log_warning("the run ends before its last rollout, %g steps from epoch %lld on: it has %lld epoch%s",
-                       rollout.stages[rollout.count - 1].value, (long long)rollout.stages[rollout.count - 1].epoch + 1,
-                       (long long)length->epochs, length->epochs == 1 ? "" : "s");
+        vt_log_warning("the run ends before its last rollout, %g steps from epoch %ld on: it has %ld epoch%s",
+                       rollout.stages[rollout.count - 1].value, rollout.stages[rollout.count - 1].epoch + 1,
+                       length->epochs, length->epochs == 1 ? "" : "s");
     if (config->zero_stage > 0 && config->data_parallel == 1)
-        vt_log_warning("zero_stage %lld has no effect: it splits over the data axis, which has one rank",
-                       (long long)config->zero_stage);
+        vt_log_warning("zero_stage %ld has no effect: it splits over the data axis, which has one rank",
+                       config->zero_stage);
     if (config->num_threads != VT_UNSET_INTEGER && cores > 0 && config->num_threads > cores)
-        vt_log_warning("num_threads %lld: this process has %d core%s, so threads wait for each other",
-                       (long long)config->num_threads, cores, cores == 1 ? "" : "s");
+        vt_log_warning("num_threads %ld: this process has %d core%s, so threads wait for each other",
+                       config->num_threads, cores, cores == 1 ? "" : "s");
     if (config->optimizer == VT_OPTIMIZER_Adafactor && vt_config_learning_rate(config) > 0.1)
         vt_log_warning("Adafactor's learning rate is %g, a share of the weights' own size; 1e-2 is usual",
                        vt_config_learning_rate(config));

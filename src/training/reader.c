@@ -61,9 +61,9 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
 void vt_reader_log(const vt_config *config, const vt_world *world, const vt_source *training,
                    const vt_source *validation, const vt_source *test)
 {
-    const long long workers = (long long)vt_reader_workers(config, world);
+    const int64_t workers = vt_reader_workers(config, world);
     if (training->kind->log == NULL) return;
-    char *threads = vt_text_format("%lld thread%s%s", workers, workers == 1 ? "" : "s",
+    char *threads = vt_text_format("%ld thread%s%s", workers, workers == 1 ? "" : "s",
                                    workers == 0 ? ": each step waits for its batch"
                                    : config->num_data_workers == VT_UNSET_INTEGER
                                        ? " (num_data_workers is not set: the cores to spare)"

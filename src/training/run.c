@@ -24,8 +24,8 @@ static vt_status open_data(vt_run *run)
     VT_TRY(vt_task_open(config, run->training, run->validation, &run->task));
     const int64_t samples = run->training->sample_count;
     VT_CHECK(vt_source_batches(run->training, samples, config->global_batch_size) > 0,
-             "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
-             run->training->path, (long long)samples, (long long)config->global_batch_size);
+             "%s has %ld training samples, fewer than one batch (global_batch_size %ld); use a smaller batch",
+             run->training->path, samples, config->global_batch_size);
 done:
     return status;
 }
@@ -55,12 +55,11 @@ static void log_epoch_length(const vt_run *run)
     const int64_t before = vt_source_batches(run->training, progress->training_samples, progress->batch),
                   now = vt_source_batches(run->training, samples, batch);
     if (before == now) return;
-    vt_log_info("an epoch has %lld steps from here on, before it had %lld (global_batch_size %lld, was %lld; %lld "
-                "training samples, were %lld): the learning rate goes on from where it was after %lld epoch%s, %lld "
-                "steps, and the rest of its schedule is spread over the %lld steps that are left",
-                (long long)now, (long long)before, (long long)batch, (long long)progress->batch, (long long)samples,
-                (long long)progress->training_samples, (long long)progress->epoch, progress->epoch == 1 ? "" : "s",
-                (long long)progress->step, (long long)(run->loop.length.of_rate.run - progress->step));
+    vt_log_info("an epoch has %ld steps from here on, before it had %ld (global_batch_size %ld, was %ld; %ld "
+                "training samples, were %ld): the learning rate goes on from where it was after %ld epoch%s, %ld "
+                "steps, and the rest of its schedule is spread over the %ld steps that are left",
+                now, before, batch, progress->batch, samples, progress->training_samples, progress->epoch,
+                progress->epoch == 1 ? "" : "s", progress->step, run->loop.length.of_rate.run - progress->step);
 }
 
 /* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
@@ -194,10 +193,10 @@ static void log_finished(const vt_run *run)
 {
     const int64_t most = run->config->num_iters, step = run->loop.progress.step;
     if (most != VT_UNSET_INTEGER && most > step)
-        vt_log_info("num_iters %lld: after %lld steps no whole epoch of %lld is left", (long long)most, (long long)step,
-                    (long long)run->loop.length.steps_per_epoch);
-    vt_log_info("the run is finished: %lld epoch%s done, %lld steps; nothing is left to do",
-                (long long)run->loop.progress.epoch, run->loop.progress.epoch == 1 ? " is" : "s are", (long long)step);
+        vt_log_info("num_iters %ld: after %ld steps no whole epoch of %ld is left", most, step,
+                    run->loop.length.steps_per_epoch);
+    vt_log_info("the run is finished: %ld epoch%s done, %ld steps; nothing is left to do", run->loop.progress.epoch,
+                run->loop.progress.epoch == 1 ? " is" : "s are", step);
 }
 
 /* Collective. Of a run whose steps are done: did it die behind its last checkpoint, before the end of its log? */

@@ -61,9 +61,9 @@ static vt_status read_foreign(vt_run *run)
     const int64_t batches = vt_loader_batch_count(run->loop.training_loader);
     const int64_t epochs = vt_loop_length_of(run->config, batches, progress).epochs;
     VT_CHECK(progress->epoch < epochs,
-             "--resume=%s: after its %lld epochs (%lld steps) nothing is left to do of the %lld that this run is to "
+             "--resume=%s: after its %ld epochs (%ld steps) nothing is left to do of the %ld that this run is to "
              "have; give more by --num_epochs or --num_iters, or begin anew with its weights by --init_from",
-             run->chosen, (long long)progress->epoch, (long long)progress->step, (long long)epochs);
+             run->chosen, progress->epoch, progress->step, epochs);
 done:
     return status;
 }

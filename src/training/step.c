@@ -177,7 +177,7 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     const int slot = (int)(trainer->steps_started % VT_STEPS_AHEAD);
     vt_started_step *started = &trainer->started[slot];
     VT_ASSERT(trainer->pending < VT_STEPS_AHEAD);
-    vt_range_begin("data copy in %lld", (long long)trainer->step_of_epoch);
+    vt_range_begin("data copy in %ld", trainer->step_of_epoch);
     vt_batch here = vt_batch_upload(trainer, batch);
     vt_range_end();
     started->sample_count = batch->sample_count;
@@ -258,17 +258,17 @@ static vt_status fail_nonfinite(const vt_config *config, const vt_step_figures *
 {
     vt_status status = VT_OK;
     VT_CHECK(figures->target_fault == NULL,
-             "step %lld: %s, and no update was made. Correct the data, or choose --loss=mse or mae; "
+             "step %ld: %s, and no update was made. Correct the data, or choose --loss=mse or mae; "
              "--on_nonfinite=skip leaves out single updates",
-             (long long)figures->step, figures->target_fault);
+             figures->step, figures->target_fault);
     VT_CHECK(config->amp_mode != VT_AMP_FP16,
-             "step %lld: the gradients are not finite in fp16 (loss %g, first in %s), and the loss scale, %g, has "
+             "step %ld: the gradients are not finite in fp16 (loss %g, first in %s), and the loss scale, %g, has "
              "reached loss_scale_min, so no update was made. A lower --lr, --warmup or --grad_clip=1 often helps; "
              "--amp_mode=bf16 needs no loss scale, and a lower --loss_scale_min lets it fall further",
-             (long long)figures->step, figures->loss, figures->bad_parameter, figures->loss_scale);
-    VT_FAIL("step %lld: the gradients are not finite (loss %g, first in %s), so no update was made. A lower --lr, "
+             figures->step, figures->loss, figures->bad_parameter, figures->loss_scale);
+    VT_FAIL("step %ld: the gradients are not finite (loss %g, first in %s), so no update was made. A lower --lr, "
             "--warmup or --grad_clip=1 often helps; --on_nonfinite=skip leaves out single updates",
-            (long long)figures->step, figures->loss, figures->bad_parameter);
+            figures->step, figures->loss, figures->bad_parameter);
 done:
     return status;
 }

@@ -69,8 +69,7 @@ vt_status vt_run_score_test_set(vt_run *run)
     vt_loader *loader = NULL;
     vt_evaluation result = {0};
     if (run->test == NULL) return VT_OK;
-    vt_log_info("test set %s: going once through its %lld samples", run->test->path,
-                (long long)run->test->sample_count);
+    vt_log_info("test set %s: going once through its %ld samples", run->test->path, run->test->sample_count);
     VT_TRY(vt_world_agree(run->world, vt_reader_open_loader(run->config, run->world, run->backend, (vt_reader_use){0},
                                                             run->test, &loader)));
     status = vt_validate(run->loop.trainer, loader, false, NULL, NULL, &result);

@@ -97,8 +97,7 @@ int main(void)
     run(&ranks, x, dy);
     right = true;
     if (launch.rank == 0) {
-        printf("%d ranks; each has %lld of the %d hidden columns\n", launch.world_size, (long long)ranks.mlp.fc1.out,
-               HIDDEN);
+        printf("%d ranks; each has %ld of the %d hidden columns\n", launch.world_size, ranks.mlp.fc1.out, HIDDEN);
         right = is_right("output", ranks.y, whole.y);
         right = is_right("input's gradient", ranks.dx, whole.dx) && right;
     }

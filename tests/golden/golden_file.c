@@ -58,8 +58,8 @@ void golden_load(hid_t file, vt_backend *backend, vt_parameters *parameters)
         const vt_parameter *parameter = parameters->list[i];
         int64_t count;
         const float *values = golden_read_float(file, &count, "parameters/%s", parameter->name);
-        EXPECT(count == parameter->count, "%s has %lld elements, expected %lld", parameter->name,
-               (long long)parameter->count, (long long)count);
+        EXPECT(count == parameter->count, "%s has %ld elements, expected %ld", parameter->name, parameter->count,
+               count);
         backend->copy_from_host(backend, parameter->value, values, (size_t)count * sizeof *values);
     }
     vt_parameters_refresh(parameters);

@@ -21,8 +21,8 @@ TEST(positions_of_another_grid)
             const double *expected = golden_read(file, &count, "%d/here%s", i, single ? "_float32" : "");
             EXPECT(count == new[0] * new[1] * dim);
             for (int64_t j = 0; j < count; j++)
-                EXPECT(fabs((double)here[j] - expected[j]) <= (single ? 3e-6 : 1e-6),
-                       "case %d, number %lld: %g, not %g", i, (long long)j, (double)here[j], expected[j]);
+                EXPECT(fabs((double)here[j] - expected[j]) <= (single ? 3e-6 : 1e-6), "case %d, number %ld: %g, not %g",
+                       i, j, (double)here[j], expected[j]);
         }
     }
 }

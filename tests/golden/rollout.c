@@ -130,8 +130,7 @@ TEST(a_bad_value_in_an_early_target)
     f.batch.samples = samples;
     ((float *)(uintptr_t)f.batch.tensors[VT_TENSOR_TARGET])[ROLLOUT * OUT * HEIGHT * WIDTH + 5] = NAN; /* of sample 8 */
     EXPECT_OK(vt_step_train(f.r.trainer, &f.batch, &figures));
-    EXPECT(isnan(figures.loss) && figures.bad_sample == 8, "loss %g, bad sample %lld", figures.loss,
-           (long long)figures.bad_sample);
+    EXPECT(isnan(figures.loss) && figures.bad_sample == 8, "loss %g, bad sample %ld", figures.loss, figures.bad_sample);
 }
 
 /* Also where a forecast has one field that the next input holds and two that it doesn't, and a variable is a forcing.

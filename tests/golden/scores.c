@@ -34,7 +34,7 @@ static void expect_values(const char *what, const float *found, const double *ex
     for (int64_t i = 0; i < count; i++)
         EXPECT(isnan(expected[i]) ? isnan(found[i])
                                   : fabs((double)found[i] - expected[i]) <= stored * fabs(expected[i]),
-               "%s %lld: %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
+               "%s %ld: %.9g, expected %.9g", what, i, (double)found[i], expected[i]);
 }
 
 /* The changes and the climatology of `fields` as they are written, beside a group of the golden file. */
@@ -135,8 +135,8 @@ TEST(scores_against_numpy)
         const double *expected = golden_read(file, NULL, "scores/%s", kinds[kind].name);
         for (int64_t i = 0; i < LEADS * CHANNELS; i++) {
             const double found = kinds[kind].of(scores, i / CHANNELS, i % CHANNELS, kinds[kind].which);
-            EXPECT(fabs(found - expected[i]) < 1e-12, "%s %lld: %.15g, expected %.15g", kinds[kind].name, (long long)i,
-                   found, expected[i]);
+            EXPECT(fabs(found - expected[i]) < 1e-12, "%s %ld: %.15g, expected %.15g", kinds[kind].name, i, found,
+                   expected[i]);
         }
     }
     const double *horizons = golden_read(file, NULL, "scores/horizons");

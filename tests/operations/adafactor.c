@@ -63,8 +63,8 @@ static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape
     if (!is_vector) b->factored_squares(b, shape, g.matrix.data, sums, 0.25, &norm);
     EXPECT_OK(b->check(b));
     for (int64_t i = 0; i < sums_count; i++)
-        EXPECT(fabs(sums[i] - expected[i]) <= 1e-6 * fabs(expected[i]), "isa %d: sum %lld is %.9g, expected %.9g",
-               (int)isa, (long long)i, sums[i], expected[i]);
+        EXPECT(fabs(sums[i] - expected[i]) <= 1e-6 * fabs(expected[i]), "isa %d: sum %ld is %.9g, expected %.9g",
+               (int)isa, i, sums[i], expected[i]);
     EXPECT(fabs(norm - (1 + 0.25 * expected_norm)) <= 1e-6 * norm, "isa %d: all squares are %.9g, expected %.9g",
            (int)isa, norm, 1 + 0.25 * expected_norm);
 

@@ -80,12 +80,12 @@ static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
     p.fast->linear_backward_weight(p.fast, x.matrix, dy.matrix, dweight, NULL);
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t c = 0; c < OUT; c++)
-            EXPECT(!!isfinite(y.matrix.data[r * y.matrix.stride + c]) == (r != ROW), "isa %d, %x: y %lld, %lld",
-                   (int)isa, bits, (long long)r, (long long)c);
+            EXPECT(!!isfinite(y.matrix.data[r * y.matrix.stride + c]) == (r != ROW), "isa %d, %x: y %ld, %ld", (int)isa,
+                   bits, r, c);
     for (int64_t r = 0; r < OUT; r++)
         for (int64_t c = 0; c < IN; c++)
-            EXPECT(!!isfinite(dweight[r * IN + c]) == (c != COLUMN), "isa %d, %x: dweight %lld, %lld", (int)isa, bits,
-                   (long long)r, (long long)c);
+            EXPECT(!!isfinite(dweight[r * IN + c]) == (c != COLUMN), "isa %d, %x: dweight %ld, %ld", (int)isa, bits, r,
+                   c);
     close_pair(&p);
 }
 
@@ -344,8 +344,8 @@ GPU_TEST(weights_that_dropout_keeps)
                 for (int64_t query = 0; query < shape.queries; query++) {
                     const int64_t at = chunk * stride + query;
                     const int there = chunk % 3 < 2 ? 0xffff : 0x1f; /* of the last 16 keys five exist */
-                    EXPECT((drawn[1][at] & there) == (drawn[0][at] & there), "chunk %lld, query %lld: %x, expected %x",
-                           (long long)chunk, (long long)query, drawn[1][at], drawn[0][at]);
+                    EXPECT((drawn[1][at] & there) == (drawn[0][at] & there), "chunk %ld, query %ld: %x, expected %x",
+                           chunk, query, drawn[1][at], drawn[0][at]);
                 }
         }
     }

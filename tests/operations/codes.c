@@ -186,7 +186,7 @@ static void check_step(const vt_update *update, const vt_step_state *state, cons
             w -= state->learning_rate * moments[0][i] / state->correction1 /
                  (sqrt(moments[1][i] / state->correction2) + update->epsilon);
             EXPECT(fabs((double)after->parameters[begin + i] - w) <= 2e-6 * (1 + fabs(w)),
-                   "isa %d: parameter %lld is %.9g, expected %.9g", (int)isa, (long long)(begin + i),
+                   "isa %d: parameter %ld is %.9g, expected %.9g", (int)isa, begin + i,
                    (double)after->parameters[begin + i], w);
         }
         for (int k = 0; k < 2; k++) {

@@ -35,7 +35,7 @@ static volume volume_of(const fake_descriptor *tensor, const fake_descriptor *pa
         if (ids->numbers[i] == id) v.memory = find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->pointers[i];
     const int64_t size = (int64_t)vt_type_size(v.type);
     const bool is_aligned = (uintptr_t)v.memory % 16 == 0 && (v.strides[4] == 1 || v.strides[4] * size % 16 == 0);
-    EXPECT(v.memory != NULL && is_aligned, "stride %lld", (long long)v.strides[4]);
+    EXPECT(v.memory != NULL && is_aligned, "stride %ld", v.strides[4]);
     return v;
 }
 

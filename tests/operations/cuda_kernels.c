@@ -37,8 +37,7 @@ static void check_attention(const pair *p, vt_type type, const vt_attention_shap
     twins_attention_backward(p->plain, &a, true, a.out.wide, &a.log_sum[0]);
     twins_attention_backward(p->fast, &a, false, a.out.own, &a.log_sum[0]);
     twins_attention_compare(&a, true,
-                            SETTINGS("%lld queries, %lld keys, head size %lld", (long long)s->queries,
-                                     (long long)s->keys, (long long)s->head_dim));
+                            SETTINGS("%ld queries, %ld keys, head size %ld", s->queries, s->keys, s->head_dim));
 }
 
 static void check_attention_shapes(const pair *p, vt_type type)
@@ -220,8 +219,7 @@ static void check_aligned_norms(const pair *both, vt_type type, int64_t rows, in
         if (type != VT_FLOAT32) { /* compared as numbers: the stream's gradient to the bit, which is what was rounded */
             p->convert(p, matrix[DX], rounded);
             EXPECT(memcmp(branch.half, rounded.half, (size_t)(rows * columns) * sizeof(uint16_t)) == 0,
-                   "%lld x %lld in %s: what is rounded is not dx", (long long)rows, (long long)columns,
-                   half_name(type));
+                   "%ld x %ld in %s: what is rounded is not dx", rows, columns, half_name(type));
             memset(branch.half, 0, (size_t)size * sizeof(float));
             memset(rounded.half, 0, (size_t)size * sizeof(float));
         }
@@ -231,8 +229,7 @@ static void check_aligned_norms(const pair *both, vt_type type, int64_t rows, in
     double tolerance = 64 * sqrt((double)(rows > columns ? rows : columns)) * 0x1p-24;
     for (int64_t i = 0; i < all; i++)
         EXPECT(fabs((double)memory[1][i] - (double)memory[0][i]) <= tolerance * fmax(1, fabs((double)memory[0][i])),
-               "%lld x %lld, place %lld: %g instead of %g", (long long)rows, (long long)columns, (long long)i,
-               (double)memory[1][i], (double)memory[0][i]);
+               "%ld x %ld, place %ld: %g instead of %g", rows, columns, i, (double)memory[1][i], (double)memory[0][i]);
 }
 
 CUDA_TEST(aligned_norms_of_a_stream)

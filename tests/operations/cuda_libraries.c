@@ -90,7 +90,7 @@ TEST(cudnn_has_kernels_for_attention)
         /* all gradients of scores in 16 bits, of whole tiles: 4.3 GB at this batch, a sixteenth of an H100's memory */
         if (pass == VT_ATTENTION_REPEATABLE && !causal)
             EXPECT(graph.workspace_bytes > 2LL * 16 * 8 * 4050 * 4050 && graph.workspace_bytes < (80LL << 30) / 16,
-                   "%lld bytes", (long long)graph.workspace_bytes);
+                   "%ld bytes", graph.workspace_bytes);
     }
 }
 
@@ -248,8 +248,8 @@ static void check_engine(vt_attention_engine engine, bool deterministic, vt_type
     compare(&other.dqkv, &own.dqkv, 8, "the other engine's gradients behind the own forward");
     const int served = vt_attention_served(inner, engine);
     const char *failure = engine == VT_ATTENTION_CUDNN ? vt_fused_attention_failure(inner) : "";
-    printf("    %s, %s, %lld tokens, head size %lld: %s serves %d of forward and backward %s\n", half_name(type),
-           deterministic ? "deterministic" : "timed", (long long)shape->queries, (long long)shape->head_dim,
+    printf("    %s, %s, %ld tokens, head size %ld: %s serves %d of forward and backward %s\n", half_name(type),
+           deterministic ? "deterministic" : "timed", shape->queries, shape->head_dim,
            engine == VT_ATTENTION_CUDNN ? "cuDNN" : "wgmma", served, failure);
     const bool refused = failure[0] != '\0' || shape->keys % 128 == 64; /* by cuDNN, or attention_choice.c */
     if (engine == VT_ATTENTION_CUDNN) EXPECT(served == 2 || refused, "cuDNN was not asked");

@@ -53,7 +53,7 @@ static void fixture_close(fixture *f)
 {
     f->host->release(f->host, f->state.products->workspace);
     tested_close(&f->state.products);
-    EXPECT(fake.open == 0, "%lld descriptors are left", (long long)fake.open);
+    EXPECT(fake.open == 0, "%ld descriptors are left", fake.open);
     close_fake_gpu(&f->state);
     vt_backend_close(&f->plain);
     vt_backend_close(&f->host);

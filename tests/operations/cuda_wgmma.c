@@ -71,8 +71,8 @@ static void check(const pair *p, bool is_card, const vt_attention_shape *s, floa
     const bool backward = s->head_dim <= 96;
     twins_attention a[HOST_WGMMA_ORDERS];
     for (int i = 0; i < (is_card ? 2 : HOST_WGMMA_ORDERS); i++) {
-        snprintf(name, sizeof name, "%lld queries, %lld keys, head size %lld, order %d", (long long)s->queries,
-                 (long long)s->keys, (long long)s->head_dim, i);
+        snprintf(name, sizeof name, "%ld queries, %ld keys, head size %ld, order %d", s->queries, s->keys, s->head_dim,
+                 i);
         a[i] = twins_attention_open(VT_BFLOAT16, s, scale, TWINS_ALIGNED);
         host_wgmma_choose((host_wgmma_order)i, (uint32_t)(s->queries + s->keys));
         twins_attention_forward(p->fast, &a[i], false);
@@ -166,7 +166,7 @@ WGMMA_TEST(wgmma_attention_passes_on_what_is_not_finite)
             const uint16_t *at = a.out.own.half + i / WIDTH * a.out.own.stride + i % WIDTH;
             const uint16_t *gradient = a.dq.own.half + i / WIDTH * a.dq.own.stride + i % WIDTH;
             const bool finite = (*at & 0x7f80) != 0x7f80 && (*gradient & 0x7f80) != 0x7f80;
-            EXPECT(finite || own, "kind %d: row %lld", kind, (long long)(i / WIDTH));
+            EXPECT(finite || own, "kind %d: row %ld", kind, i / WIDTH);
             spoilt = spoilt || !finite;
         }
         EXPECT(spoilt, "kind %d is hidden", kind);

@@ -50,7 +50,7 @@ static fake_place *fake_place_of(fake_places *all, const fake_descriptor *tensor
     const attribute *ids = find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     for (int64_t i = 0; i < ids->count; i++)
         if (ids->numbers[i] == id) made->memory = find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)->pointers[i];
-    EXPECT(made->memory != NULL, "the pack lacks tensor %lld", (long long)id);
+    EXPECT(made->memory != NULL, "the pack lacks tensor %ld", id);
     return made;
 }
 

@@ -58,9 +58,8 @@ static void check_patches(vt_backend *b, const vt_patch_grid *grid, const float 
                                  token % across * patch + point % patch);
             wrong += !same(patches.matrix.data[r * patches.matrix.stride + i], value);
         }
-    EXPECT(wrong == 0, "%lld elements: [%lld, %lld] in patches of %lld, order %d, missing %d, beyond %d",
-           (long long)wrong, (long long)grid->height, (long long)grid->width, (long long)patch, (int)grid->order,
-           (int)grid->missing, (int)grid->beyond);
+    EXPECT(wrong == 0, "%ld elements: [%ld, %ld] in patches of %ld, order %d, missing %d, beyond %d", wrong,
+           grid->height, grid->width, patch, (int)grid->order, (int)grid->missing, (int)grid->beyond);
 }
 
 /* Rows without gaps between them (which may be moved many points at once) hold the same; of 16 bits, the same
@@ -78,7 +77,7 @@ static void check_tight_patches(vt_backend *b, const vt_patch_grid *grid, const 
         wrong += type == VT_FLOAT32 ? !same(tight.own.data[i], value) : tight.own.half[i] != vt_half_round(type, value);
     }
     twins_compare(&tight, -1, "patches without gaps between them");
-    EXPECT(wrong == 0, "%lld elements without gaps in %s", (long long)wrong, half_name(type));
+    EXPECT(wrong == 0, "%ld elements without gaps in %s", wrong, half_name(type));
 }
 
 /* The way back: only the fields' points are written. */
@@ -99,7 +98,7 @@ static void check_store(vt_backend *b, const vt_patch_grid *grid, const float *f
                                : fabsf(fields[i]) > 1e30f                             ? INFINITY
                                : isnan(fields[i]) && grid->missing == VT_MISSING_MEAN ? mean[i / plane % FIELD_CHANNELS]
                                                                                       : fields[i];
-        EXPECT(same(back[i], expected), "at %lld: %g, expected %g", (long long)i, (double)back[i], (double)expected);
+        EXPECT(same(back[i], expected), "at %ld: %g, expected %g", i, (double)back[i], (double)expected);
     }
 }
 

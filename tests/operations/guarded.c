@@ -47,8 +47,7 @@ void guarded_check(const guarded *g, const char *name)
     for (int64_t i = 0; i < g->size; i++) {
         int64_t inside = i - AROUND, row = inside / g->matrix.stride, column = inside % g->matrix.stride;
         bool is_guard = inside < 0 || row >= g->matrix.rows || column >= g->matrix.columns;
-        EXPECT(!is_guard || g->memory[i] == guard, "%s: wrote outside, at row %lld, column %lld", name, (long long)row,
-               (long long)column);
+        EXPECT(!is_guard || g->memory[i] == guard, "%s: wrote outside, at row %ld, column %ld", name, row, column);
     }
 }
 
@@ -67,8 +66,8 @@ void guarded_rounded_check(const guarded_rounded *r, const float *values, const 
     for (int64_t i = -AROUND; i < r->count + AROUND && r->at != NULL; i++) {
         const bool inside = i >= 0 && i < r->count && values != NULL;
         const uint16_t expected = inside ? vt_half_round(r->type, values[i]) : 0x5a5a;
-        EXPECT(r->at[i] == expected, "%s: rounded value %lld of %lld is %04x, expected %04x", name, (long long)i,
-               (long long)r->count, r->at[i], expected);
+        EXPECT(r->at[i] == expected, "%s: rounded value %ld of %ld is %04x, expected %04x", name, i, r->count, r->at[i],
+               expected);
     }
 }
 
@@ -220,8 +219,8 @@ static void check_guards(const twins *t, const char *name)
     for (int64_t i = 0; i < (int64_t)t->bytes; i++) {
         const int64_t row = (i - first) / size / t->own.stride, column = (i - first) / size % t->own.stride;
         const bool is_inside = i >= first && row < t->own.rows && column < t->own.columns;
-        EXPECT(is_inside || t->memory[i] == TWINS_GUARD, "%s: wrote outside, at row %lld, column %lld", name,
-               (long long)row, (long long)column);
+        EXPECT(is_inside || t->memory[i] == TWINS_GUARD, "%s: wrote outside, at row %ld, column %ld", name, row,
+               column);
     }
 }
 
@@ -288,7 +287,7 @@ void twins_attention_compare(const twins_attention *a, bool backward, const char
         const float own = a->log_sum[1].matrix.data[i], expected = a->log_sum[0].matrix.data[i];
         EXPECT(isinf(expected) ? own == expected
                                : fabs((double)own - (double)expected) <= 1e-5 * (1 + fabs((double)expected)),
-               "%s: log_sum %lld is %g, expected %g", name, (long long)i, (double)own, (double)expected);
+               "%s: log_sum %ld is %g, expected %g", name, i, (double)own, (double)expected);
     }
     guarded_check(&a->log_sum[1], name);
 }

@@ -247,8 +247,7 @@ static void check_places(vt_cpu_isa isa, int64_t columns)
                 (vt_matrix){.half = results[i][j], .rows = ROWS, .columns = WIDE, .stride = WIDE, .type = VT_BFLOAT16};
         b->linear_gelu_forward(b, VT_GELU_ERF, left, weight.own, bias, NULL, result[0], result[1]);
         b->linear_backward_input(b, left, across.own, result[2]);
-        EXPECT(memcmp(results[i], results[0], sizeof results[0]) == 0, "%lld columns, %lld apart", (long long)columns,
-               (long long)left.stride);
+        EXPECT(memcmp(results[i], results[0], sizeof results[0]) == 0, "%ld columns, %ld apart", columns, left.stride);
     }
     EXPECT_OK(b->check(b));
 }

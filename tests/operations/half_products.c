@@ -37,8 +37,8 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
     }
     product_case_run(plain, &made[0], bias, NULL, true);
     product_case_compare(&made[0]);
-    EXPECT(times == 1 || same_results(&made[0], &made[1]), "%s, %lld x %lld x %lld: kept choices", half_name(type),
-           (long long)s->rows, (long long)s->in, (long long)s->out);
+    EXPECT(times == 1 || same_results(&made[0], &made[1]), "%s, %ld x %ld x %ld: kept choices", half_name(type),
+           s->rows, s->in, s->out);
 }
 
 /* With 8 numbers and fewer, odd sizes, and those of a model: with and without alignment. */

@@ -224,7 +224,7 @@ static void check_replayed(vt_cpu_isa isa, const char *settings, const vt_step_f
     open_model(&m, isa, settings);
     EXPECT(vt_step_latency(m.trainer) == 1);
     EXPECT_OK(train(&m, BATCHES, actual));
-    EXPECT(m.trainer->steps_replayed == BATCHES - 2, "%lld", (long long)m.trainer->steps_replayed);
+    EXPECT(m.trainer->steps_replayed == BATCHES - 2, "%ld", m.trainer->steps_replayed);
     EXPECT(m.backend->replay(m.backend), "nothing was recorded");
     for (int step = 0; step < BATCHES; step++) {
         EXPECT(actual[step].step == step + 1);
@@ -356,8 +356,7 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
         EXPECT_OK(vt_step_evaluate(m.trainer, &batch, &evaluation));
         EXPECT_OK(train_from(&m, BAD, BATCHES, actual));
         expect_losses(actual, expected);
-        EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %lld", (int)isa,
-               (long long)m.trainer->steps_replayed);
+        EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %ld", (int)isa, m.trainer->steps_replayed);
     }
 }
 
@@ -377,8 +376,8 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
         refuse_graphs(refusals);
         EXPECT_OK(train(&m, BATCHES, actual));
         expect_losses(actual, expected);
-        EXPECT(m.trainer->steps_replayed == replayed[refusals], "%d refusals: %lld", refusals,
-               (long long)m.trainer->steps_replayed);
+        EXPECT(m.trainer->steps_replayed == replayed[refusals], "%d refusals: %ld", refusals,
+               m.trainer->steps_replayed);
     }
     rig_close(&plain);
 }
@@ -410,8 +409,8 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);
         }
         EXPECT(figures[BAD - 1].bad_sample == -1 && isfinite(figures[BAD - 1].gradient_norm));
-        EXPECT(figures[BAD].step == BAD + 1 && figures[BAD].bad_sample == 42, "step %lld, sample %lld",
-               (long long)figures[BAD].step, (long long)figures[BAD].bad_sample);
+        EXPECT(figures[BAD].step == BAD + 1 && figures[BAD].bad_sample == 42, "step %ld, sample %ld", figures[BAD].step,
+               figures[BAD].bad_sample);
         free(values[0]);
         free(values[1]);
     }
@@ -453,8 +452,8 @@ GPU_TEST(bad_data_of_a_step_are_reported)
         fields[BAD][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
         EXPECT_ERROR(train(&m, BATCHES, figures), "2001.h5: 'fields' is NaN at time 42, channel 0, row 0, column 3");
         EXPECT(figures[BAD].bad_data && figures[BAD].step == BAD + 1 && figures[BAD].bad_sample == 42);
-        EXPECT(m.trainer->pending == (i == 0 ? 0 : vt_step_latency(m.trainer)), "%lld are pending, path %d, case %d",
-               (long long)m.trainer->pending, (int)isa, i);
+        EXPECT(m.trainer->pending == (i == 0 ? 0 : vt_step_latency(m.trainer)), "%ld are pending, path %d, case %d",
+               m.trainer->pending, (int)isa, i);
         if (m.trainer->pending > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[BAD + 1]));
         int64_t updates = BAD + (i == 0 ? 0 : vt_step_latency(m.trainer));
         EXPECT(vt_optimizer_progress_of(vt_trainer_subject(m.trainer).optimizer).updates == updates, "path %d, case %d",

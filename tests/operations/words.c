@@ -41,7 +41,7 @@ static void check_embedding(vt_backend *b, int64_t first_word, int64_t count)
         for (int64_t c = 0; c < COLUMNS; c++) {
             const int64_t word = number_of(r) - first_word;
             const float expected = word >= 0 && word < count ? table.matrix.data[word * table.matrix.stride + c] : 0;
-            EXPECT(x.matrix.data[r * x.matrix.stride + c] == expected, "row %lld", (long long)r);
+            EXPECT(x.matrix.data[r * x.matrix.stride + c] == expected, "row %ld", r);
         }
     for (int64_t w = 0; w < count; w++)
         for (int64_t c = 0; c < COLUMNS; c++) {

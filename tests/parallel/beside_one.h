@@ -24,8 +24,8 @@ static inline void check_drawn(vt_backend *b, const vt_attention_shape *shape)
     uint16_t *expected = malloc(bytes);
     VT_ASSERT(expected != NULL);
     b->attention_draw(b, shape, expected);
-    EXPECT(shape->drawn != NULL && memcmp(shape->drawn, expected, bytes) == 0,
-           "%lld keys from %lld on: drawn for others", (long long)shape->keys, (long long)shape->first_key);
+    EXPECT(shape->drawn != NULL && memcmp(shape->drawn, expected, bytes) == 0, "%ld keys from %ld on: drawn for others",
+           shape->keys, shape->first_key);
     free(expected);
 }
 

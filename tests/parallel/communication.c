@@ -12,8 +12,8 @@ static void compare(const vt_volume *counted, const vt_volume *planned, const ch
 {
     for (vt_traffic i = 0; i < VT_TRAFFIC_COUNT; i++) {
         EXPECT(counted[i].operations == planned[i].operations && counted[i].bytes == planned[i].bytes,
-               "%s: %s: %lld operations, %.0f bytes; the dry engine has %lld, %.0f", what, vt_traffic_names[i],
-               (long long)counted[i].operations, counted[i].bytes, (long long)planned[i].operations, planned[i].bytes);
+               "%s: %s: %ld operations, %.0f bytes; the dry engine has %ld, %.0f", what, vt_traffic_names[i],
+               counted[i].operations, counted[i].bytes, planned[i].operations, planned[i].bytes);
         EXPECT(counted[i].seconds >= 0 && (counted[i].operations > 0 || counted[i].seconds == 0));
     }
 }

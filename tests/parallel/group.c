@@ -93,7 +93,7 @@ static void all_reduce(vt_group *group, int64_t count)
         EXPECT_NEAR(wide[i], sum, 1e-14 * group->size);
         break;
     }
-    EXPECT(data[count] == 7, "wrote past the end of %lld", (long long)count);
+    EXPECT(data[count] == 7, "wrote past the end of %ld", count);
     EXPECT(memcmp(data, again, (size_t)count * sizeof *data) == 0, "other bits the second time");
     if (group->rank == 0) memcpy(first, data, (size_t)count * sizeof *data);
     vt_group_broadcast(group, first, (size_t)count * sizeof *data, 0);
@@ -275,7 +275,7 @@ TEST(volume)
     vt_group_all_gather(group, data, bytes, NULL);
     expected += (240.0 + 120) * (ranks - 1) / ranks;
     EXPECT_NEAR(group->volume.bytes, expected, 1e-9);
-    EXPECT(group->volume.operations == (ranks > 1 ? 3 : 0), "%lld", (long long)group->volume.operations);
+    EXPECT(group->volume.operations == (ranks > 1 ? 3 : 0), "%ld", group->volume.operations);
     EXPECT(group->volume.seconds >= 0);
 }
 

@@ -51,7 +51,7 @@ static void open_world(side *s, const char *settings, const vt_launch *launch)
     static const char common[] = "img_size=[20,12] patch_size=4 n_in_channels=3 n_out_channels=2 embed_dim=32 depth=2 "
                                  "num_heads=4 num_iters=10 lr=1e-3 bucket_cap_mb=0.01";
     *s = (side){.rig = {.config = config_with(launch->world_size, common,
-                                              SETTINGS("global_batch_size=%lld %s", (long long)batch_size, settings))}};
+                                              SETTINGS("global_batch_size=%ld %s", batch_size, settings))}};
     EXPECT_OK(vt_world_open(s->rig.config, launch, &s->rig.world));
     s->rig.world->engine->chain = chains ? chain_by_waiting : NULL;
     EXPECT_OK(open_watched_cpu(&s->rig.backend));
@@ -83,7 +83,7 @@ static void open_side(side *s, const char *settings, const vt_launch *launch)
 
 static void beside_one(const char *model, const char *layout)
 {
-    compare_with_one(SETTINGS("global_batch_size=%lld %s", (long long)batch_size, model), layout, open_side);
+    compare_with_one(SETTINGS("global_batch_size=%ld %s", batch_size, model), layout, open_side);
 }
 
 static const char plain[] = "";

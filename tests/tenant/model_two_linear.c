@@ -28,8 +28,8 @@ done:
 
 static char *describe(const vt_config *config)
 {
-    return vt_text_format("two linear layers, %lld × %lld points to %d to as many", (long long)config->img_size[0],
-                          (long long)config->img_size[1], HIDDEN);
+    return vt_text_format("two linear layers, %ld × %ld points to %d to as many", config->img_size[0],
+                          config->img_size[1], HIDDEN);
 }
 
 static int64_t tokens(const vt_config *config)

@@ -55,7 +55,7 @@ static void close_set(vt_source *source)
 static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     (void)source;
-    snprintf(buffer, (size_t)size, "number %lld", (long long)sample);
+    snprintf(buffer, (size_t)size, "number %ld", sample);
 }
 
 static float input_at(const numbers *own, int64_t sample, int64_t channel, int64_t point)

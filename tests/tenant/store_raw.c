@@ -31,14 +31,14 @@ static vt_status open_store(const char *path, vt_store **store)
     vt_status status = VT_OK;
     struct stat info;
     char line[LINE + 1] = "";
-    long long size[RANK];
+    int64_t size[RANK];
     raw *own = vt_allocate(1, sizeof *own, "a raw file");
     own->store = (vt_store){.kind = &vt_store_raw, .path = vt_text_copy(path)};
     own->store.descriptor = open(path, O_RDONLY | O_CLOEXEC);
     VT_CHECK(own->store.descriptor >= 0 && fstat(own->store.descriptor, &info) == 0, "can't open %s: %s", path,
              strerror(errno));
     VT_CHECK(pread(own->store.descriptor, line, LINE, 0) == LINE &&
-                 sscanf(line, "raw %lld %lld %lld %lld", &size[0], &size[1], &size[2], &size[3]) == RANK,
+                 sscanf(line, "raw %ld %ld %ld %ld", &size[0], &size[1], &size[2], &size[3]) == RANK,
              "%s does not begin with a line 'raw TIMES CHANNELS ROWS COLUMNS'", path);
     for (int i = 0; i < RANK; i++) own->extent[i] = size[i];
     own->store.size = info.st_size;

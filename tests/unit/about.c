@@ -219,8 +219,8 @@ static void expect_calendars(vt_calendar one, vt_calendar two, int64_t year, int
         if (times > 0) vt_fields_about_add_span(sides[i], first, vt_date_after(first, times * sides[i]->step));
     }
     const vt_status status = compare(VT_RESUMED_AND_DATA, NULL, false, sides[0], sides[1], &remarks);
-    EXPECT((status == VT_OK) == agree, "%s, %s, %lld: %s", vt_calendar_name(one), vt_calendar_name(two),
-           (long long)year, vt_error_text());
+    EXPECT((status == VT_OK) == agree, "%s, %s, %ld: %s", vt_calendar_name(one), vt_calendar_name(two), year,
+           vt_error_text());
     if (!agree) EXPECT_PART(vt_error_text(), "the calendar of ./new is ");
     vt_error_clear();
     vt_text_close(&remarks);

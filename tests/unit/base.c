@@ -115,7 +115,7 @@ static void check_permutation(const int64_t *order, int64_t count)
     bool *seen = vt_test_owned(calloc((size_t)count + 1, sizeof *seen));
     for (int64_t i = 0; i < count; i++) {
         bool good = order[i] >= 0 && order[i] < count && !seen[order[i]];
-        EXPECT(good, "element %lld of %lld is %lld", (long long)i, (long long)count, (long long)order[i]);
+        EXPECT(good, "element %ld of %ld is %ld", i, count, order[i]);
         if (good) seen[order[i]] = true;
     }
 }
@@ -128,7 +128,7 @@ TEST(permutation_holds_every_number_once)
         order[counts[i]] = -7; /* guard */
         vt_random_permutation(333, 4, counts[i], order);
         check_permutation(order, counts[i]);
-        EXPECT(order[counts[i]] == -7, "written past the end, count %lld", (long long)counts[i]);
+        EXPECT(order[counts[i]] == -7, "written past the end, count %ld", counts[i]);
     }
     vt_random_permutation(333, 4, 1013, other);
     EXPECT(memcmp(order, other, sizeof other) == 0, "the same seed and epoch, another order");

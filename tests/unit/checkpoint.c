@@ -112,7 +112,7 @@ static void check_round_trip(const char *name, const char *value)
     train_steps(&saved, 3);
     const vt_run_progress progress = load(save(&saved, value), &loaded, name, value);
     EXPECT(same_bits(&saved, &loaded));
-    EXPECT(memcmp(&progress, &somewhere, sizeof progress) == 0, "step %lld, loss %g", (long long)progress.step,
+    EXPECT(memcmp(&progress, &somewhere, sizeof progress) == 0, "step %ld, loss %g", progress.step,
            progress.epoch_loss);
     train_steps(&saved, 3); /* dropout goes on where it was, too */
     train_steps(&loaded, 3);
@@ -183,7 +183,7 @@ TEST(a_checkpoint_that_is_read_stays)
     EXPECT_OK(vt_checkpoint_saver_open(&saved.subject, store, &saver));
     for (progress.step = 3; progress.step <= 7; progress.step += 2) {
         EXPECT_OK(vt_checkpoint_saver_save(saver, &progress, 0));
-        EXPECT((access(first, F_OK) == 0) == (progress.step < 7), "step %lld", (long long)progress.step);
+        EXPECT((access(first, F_OK) == 0) == (progress.step < 7), "step %ld", progress.step);
         if (progress.step == 3) held = vt_checkpoint_hold(first);
         if (progress.step == 5) EXPECT(held >= 0 && close(held) == 0);
     }
@@ -326,7 +326,7 @@ TEST(the_loss_scale_goes_on)
         const vt_optimizer_progress now = vt_optimizer_progress_of(vt_trainer_subject(loaded.rig.trainer).optimizer);
         EXPECT(now.updates == 5 && now.loss_scale == cases[i].scale && now.clean_steps == 7 &&
                    now.tolerated == cases[i].tolerated,
-               "%s: scale %g, %lld tolerated", cases[i].more, now.loss_scale, (long long)now.tolerated);
+               "%s: scale %g, %ld tolerated", cases[i].more, now.loss_scale, now.tolerated);
     }
 }
 
@@ -395,8 +395,8 @@ static void put_tensor(const form *as, const char *name, const int64_t *shape, i
     }
     vt_text_append(header, "%s\"%s%s\":{\"dtype\":\"%s\",\"shape\":[", header->length > 0 ? "," : "{", as->prefix, name,
                    as->float64 ? "F64" : "F32");
-    for (int d = 0; d < dimensions; d++) vt_text_append(header, "%s%lld", d > 0 ? "," : "", (long long)shape[d]);
-    vt_text_append(header, "],\"data_offsets\":[%lld,%ld]}", (long long)begin, ftell(data));
+    for (int d = 0; d < dimensions; d++) vt_text_append(header, "%s%ld", d > 0 ? "," : "", shape[d]);
+    vt_text_append(header, "],\"data_offsets\":[%ld,%ld]}", begin, ftell(data));
 }
 
 /* q, k and v lie one behind another, as the parameters do. */
@@ -728,7 +728,7 @@ TEST(every_flipped_byte_is_noticed)
             bool damaged = false;
             flip_byte(file, at);
             EXPECT_ERROR(vt_checkpoint_read(path, &m.subject, &progress, &damaged), "its checksum is ");
-            EXPECT(damaged, "%s, byte %lld", names[i], (long long)at);
+            EXPECT(damaged, "%s, byte %ld", names[i], at);
             flip_byte(file, at);
         }
     }

@@ -48,12 +48,11 @@ TEST(chunks_of_many_sizes)
         if (state == VT_CHUNK_WANTED) memset(chunk.bytes, (int)number, (size_t)size);
         if (state == VT_CHUNK_WANTED) vt_chunk_cache_settle(&cache, &chunk, true);
         for (int64_t b = 0; b < size; b++)
-            if (chunk.bytes[b] != number)
-                EXPECT(false, "chunk %lld of %lld, byte %lld", (long long)number, (long long)size, (long long)b);
+            if (chunk.bytes[b] != number) EXPECT(false, "chunk %ld of %ld, byte %ld", number, size, b);
         found += state == VT_CHUNK_FOUND;
         vt_chunk_cache_release(&cache, &chunk);
     }
-    EXPECT(found > ROUNDS / 5 && cache.counts.found == found, "%lld found", (long long)found);
+    EXPECT(found > ROUNDS / 5 && cache.counts.found == found, "%ld found", found);
 }
 
 typedef struct {

@@ -255,8 +255,8 @@ static void check_rank(const vt_config *config, int rank, const int *node_of, co
                "%s, rank %d: %s: %.0f bytes, expected %.0f", what, rank, vt_traffic_names[i], bytes, expected[i].bytes);
         EXPECT(counted->padding >= 0 && counted->padding <= 2e-3 * bytes);
         if (i != VT_TRAFFIC_GRADIENTS)
-            EXPECT(counted->operations == expected[i].operations, "%s, rank %d: %s: %lld operations, expected %lld",
-                   what, rank, vt_traffic_names[i], (long long)counted->operations, (long long)expected[i].operations);
+            EXPECT(counted->operations == expected[i].operations, "%s, rank %d: %s: %ld operations, expected %ld", what,
+                   rank, vt_traffic_names[i], counted->operations, expected[i].operations);
     }
     vt_world_close(&world, false);
 }

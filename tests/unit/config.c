@@ -360,9 +360,9 @@ TEST(our_file)
         char batch[64], lr[64], samples[64], validation[64];
         snprintf(batch, sizeof batch, "global_batch_size=%s", scaled[i].batch);
         snprintf(lr, sizeof lr, "lr=%s", scaled[i].lr);
-        const long long four_epochs = 32 * atoll(scaled[i].batch); /* of 32 steps: the 128 of num_iters */
-        snprintf(samples, sizeof samples, "limit_nsamples=%lld", four_epochs);
-        snprintf(validation, sizeof validation, "limit_nsamples_val=%lld", four_epochs);
+        const int64_t four_epochs = 32 * atoll(scaled[i].batch); /* of 32 steps: the 128 of num_iters */
+        snprintf(samples, sizeof samples, "limit_nsamples=%ld", four_epochs);
+        snprintf(validation, sizeof validation, "limit_nsamples_val=%ld", four_epochs);
         CHECK_NAMED(path, scaled[i].name, batch, lr, wide ? "embed_dim=1024" : "embed_dim=384", "enable_fused=true",
                     few ? samples : "limit_nsamples=None", few ? validation : "limit_nsamples_val=None",
                     few ? "num_iters=128" : "num_iters=30000", "data_loader_config=dali", "num_data_workers=8",

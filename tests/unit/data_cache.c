@@ -81,11 +81,11 @@ TEST(kept_times_are_those_of_the_file)
                 SCOPED(vt_loader) *loader = open_loader(dataset, workers[w], false, false);
                 for (int64_t epoch = 0; epoch < 6; epoch++) {
                     if (epoch == 4) vt_loader_rest(loader);
-                    if (epoch == 4) EXPECT(kept_frames(dataset) == TIMES, "%lld kept", (long long)kept_frames(dataset));
+                    if (epoch == 4) EXPECT(kept_frames(dataset) == TIMES, "%ld kept", kept_frames(dataset));
                     if (epoch == 4) EXPECT(truncate(test_path("2001.h5"), 0) == 0);
                     int64_t wrong = read_epoch(loader, &forms[form], epoch, &batches);
-                    EXPECT(batches == SAMPLES / BATCH && wrong == 0, "form %d direct %d workers %lld epoch %lld: %lld",
-                           form, direct, (long long)workers[w], (long long)epoch, (long long)wrong);
+                    EXPECT(batches == SAMPLES / BATCH && wrong == 0, "form %d direct %d workers %ld epoch %ld: %ld",
+                           form, direct, workers[w], epoch, wrong);
                 }
             }
 }
@@ -104,7 +104,7 @@ TEST(bad_times_are_not_kept)
             EXPECT(read_epoch(loader, &poisoned, epoch, &batches) == 0);
             kept = kept_frames(dataset);
         }
-        EXPECT(kept > TIMES / 2 && kept < TIMES, "%lld kept", (long long)kept);
+        EXPECT(kept > TIMES / 2 && kept < TIMES, "%ld kept", kept);
     }
 }
 
@@ -117,7 +117,7 @@ TEST(frames_of_samples)
     test_fields_write(test_path("2002.h5"), &second);
     for (int kept = 0; kept < 2; kept++) {
         SCOPED(vt_dataset) *dataset = open_dataset(&fields, true, SAMPLES + 2);
-        EXPECT(dataset->source.frame_count == TIMES + 4, "%lld", (long long)dataset->source.frame_count);
+        EXPECT(dataset->source.frame_count == TIMES + 4, "%ld", dataset->source.frame_count);
         if (kept != 0) EXPECT_OK(test_keep_frames(dataset));
         test_frames(dataset, 0, frames);
         EXPECT(frames[0] == 1 && frames[1] == 0 && frames[2] == 2);
@@ -130,7 +130,7 @@ TEST(frames_of_samples)
                     wrong += (double)values[j] != test_value(f < TIMES ? &fields : &second, f < TIMES ? f : f - TIMES,
                                                              j / 32, 1 + j / 8 % 4, j % 8);
             }
-        EXPECT(wrong == 0, "%lld", (long long)wrong);
+        EXPECT(wrong == 0, "%ld", wrong);
         EXPECT(kept_frames(dataset) == (kept != 0 ? TIMES + 4 : 0));
     }
 }

@@ -27,8 +27,8 @@ static void expect_samples_of(const vt_dataset_options *options, const test_fiel
         }
     int64_t expected =
         options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < sample ? options->sample_limit : sample;
-    EXPECT(count == expected, "%lld, expected %lld", (long long)count, (long long)expected);
-    EXPECT(wrong == 0, "%lld values differ", (long long)wrong);
+    EXPECT(count == expected, "%ld, expected %ld", count, expected);
+    EXPECT(wrong == 0, "%ld values differ", wrong);
 }
 
 /* By both readers. */

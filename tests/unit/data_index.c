@@ -1,7 +1,6 @@
 /* The index of a set's times, without a file. */
 #include "source/fields/index.h"
 
-
 #include "config/config.h"
 #include "test.h"
 
@@ -43,8 +42,7 @@ static void expect_place(const vt_fields_index *index, const vt_set_stretch *str
 {
     int64_t found;
     const vt_set_piece *piece = vt_index_piece(index, stretch, time, &found);
-    EXPECT(piece->file == file && found == time_in_file, "file %lld, time %lld", (long long)piece->file,
-           (long long)found);
+    EXPECT(piece->file == file && found == time_in_file, "file %ld, time %ld", piece->file, found);
 }
 
 TEST(samples_and_their_times)
@@ -88,8 +86,8 @@ TEST(steps_between_files_of_one_time)
         for (int64_t file = 0; file < 4; file++)
             add(&index, 1, i < 3 ? day_of(2013, 1, days[i][file]) : day_of(2013, 1 + file, 16 - file % 2));
         vt_index_join(&index);
-        EXPECT(index.step == (i < 2 ? DAY : i == 2 ? 0 : VT_A_MONTH), "%lld", (long long)index.step);
-        EXPECT(index.samples == (i == 1 ? 2 : i == 2 ? 0 : 3), "%lld samples", (long long)index.samples);
+        EXPECT(index.step == (i < 2 ? DAY : i == 2 ? 0 : VT_A_MONTH), "%ld", index.step);
+        EXPECT(index.samples == (i == 1 ? 2 : i == 2 ? 0 : 3), "%ld samples", index.samples);
         EXPECT(vt_index_minutes(&index) == (i == 2 ? SIX_HOURS : index.step));
         vt_index_close(&index);
     }
@@ -165,7 +163,7 @@ TEST(times_that_two_sets_or_two_files_have)
         add(&other, 4, day_of(2013, 1, 1));
         vt_index_join(&other);
         found = vt_index_repeated(&other);
-        EXPECT(found.count == !named && found.files[1] == !named, "%lld", (long long)found.count);
+        EXPECT(found.count == !named && found.files[1] == !named, "%ld", found.count);
         vt_index_close(&other);
     }
     vt_index_close(&one);

@@ -29,11 +29,11 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, int64_t fi
 {
     EXPECT(batch != NULL);
     if (batch == NULL) return;
-    EXPECT(batch->sample_count == count, "%lld", (long long)batch->sample_count);
-    EXPECT(batch->first_sample == first, "%lld", (long long)batch->first_sample);
+    EXPECT(batch->sample_count == count, "%ld", batch->sample_count);
+    EXPECT(batch->first_sample == first, "%ld", batch->first_sample);
     for (int64_t i = 0; i < count && i < batch->sample_count; i++) {
         int64_t sample = order[first + i];
-        EXPECT(batch->samples[i] == sample, "%lld, expected %lld", (long long)batch->samples[i], (long long)sample);
+        EXPECT(batch->samples[i] == sample, "%ld, expected %ld", batch->samples[i], sample);
         EXPECT_NEAR((double)test_input(batch)[i * 24 + 23], test_value(&file, sample, 1, 2, 3), 0);
         EXPECT_NEAR((double)test_target(batch)[i * 12 + 5], test_value(&file, sample + 1, 0, 1, 1), 0);
     }
@@ -84,8 +84,7 @@ TEST(slices_of_the_parts)
             for (int64_t p = 0; p < parts; p++) {
                 vt_batch slice = vt_sampler_batch(samplers[p], 2, b);
                 int64_t count = b < batches - 1 ? size / parts : cases[i].counts[p];
-                EXPECT(slice.sample_count == count, "case %zu, batch %lld, part %lld: %lld", i, (long long)b,
-                       (long long)p, (long long)slice.sample_count);
+                EXPECT(slice.sample_count == count, "case %zu, batch %ld, part %ld: %ld", i, b, p, slice.sample_count);
                 EXPECT(slice.first_in_batch == seen - b * size || slice.sample_count == 0);
                 EXPECT(slice.global_count == (b < batches - 1 ? size : cases[i].samples - b * size));
                 EXPECT(memcmp(slice.samples, order + seen, (size_t)slice.sample_count * sizeof *order) == 0);

@@ -32,7 +32,7 @@ TEST(persistence)
         TEST_OPTIONS(.height = 24, .width = 48, .in_channels = 4, .out_channels = 1, .history = 3);
     options.directory = valid;
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    EXPECT(dataset->source.sample_count == 1456, "%lld", (long long)dataset->source.sample_count);
+    EXPECT(dataset->source.sample_count == 1456, "%ld", dataset->source.sample_count);
     SCOPED(vt_loader) *loader = TEST_LOADER(dataset, .global_batch_size = 16, .workers = 1);
     vt_loader_begin(loader, 0, 0);
     double loss = 0;

@@ -146,7 +146,7 @@ static void expect_netcdf(bool direct, bool south_first)
             for (int i = 0; i < 18; i++)
                 wrong += (double)target[c * 18 + i] != netcdf_value(c, t + 1, 1 + i / 6, i % 6, south_first);
     }
-    EXPECT(wrong == 0, "%lld values differ (direct %d, south first %d)", (long long)wrong, direct, south_first);
+    EXPECT(wrong == 0, "%ld values differ (direct %d, south first %d)", wrong, direct, south_first);
 }
 
 TEST(netcdf_variables)
@@ -316,8 +316,8 @@ TEST(many_threads_give_the_sampler_s_batches)
                     seen += batch->sample_count;
                 }
             }
-            EXPECT(wrong == 0 && seen == 58 + 58 + 31 + 27, "form %d, %lld workers: %lld wrong, %lld samples", form,
-                   (long long)workers, (long long)wrong, (long long)seen);
+            EXPECT(wrong == 0 && seen == 58 + 58 + 31 + 27, "form %d, %ld workers: %ld wrong, %ld samples", form,
+                   workers, wrong, seen);
         }
 }
 
@@ -339,7 +339,7 @@ TEST(bad_samples_are_marked_and_replaced)
             VT_ASSERT(batch != NULL);
             for (int64_t i = 0; i < 4; i++) {
                 int64_t t = 4 * b + i + 1;
-                EXPECT(batch->bad[i] == (t >= 19 && t <= 21), "time %lld", (long long)t);
+                EXPECT(batch->bad[i] == (t >= 19 && t <= 21), "time %ld", t);
             }
             EXPECT_OK(vt_loader_replace_bad(loader, batch, batch->bad));
             if (b == 4) EXPECT(memcmp(test_input(batch), test_input(batch) + 288, 288 * sizeof(float)) != 0);

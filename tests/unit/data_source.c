@@ -29,7 +29,7 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, vt_source 
     void *const places[] = {input, target};
     EXPECT(batch != NULL && batch->sample_count == BATCH);
     for (int64_t i = 0; batch != NULL && i < batch->sample_count; i++) {
-        EXPECT(batch->samples[i] == order[i], "%lld, expected %lld", (long long)batch->samples[i], (long long)order[i]);
+        EXPECT(batch->samples[i] == order[i], "%ld, expected %ld", batch->samples[i], order[i]);
         EXPECT_OK(source->kind->read(source, order[i], NULL, places));
         EXPECT(memcmp(vt_batch_tensor(batch, source->specs, VT_TENSOR_INPUT, i), input, sizeof input) == 0);
         EXPECT(memcmp(vt_batch_tensor(batch, source->specs, VT_TENSOR_TARGET, i), target, sizeof target) == 0);
@@ -93,7 +93,7 @@ static vt_status read_typed(vt_source *source, int64_t sample, vt_decoder *decod
 {
     vt_status status = VT_OK;
     (void)source, (void)decoder;
-    VT_CHECK(sample != 4, "sample %lld is bad", (long long)sample);
+    VT_CHECK(sample != 4, "sample %ld is bad", sample);
     for (int i = 0; i < 3; i++) ((int32_t *)tensors[0])[i] = (int32_t)(sample * 10 + i);
     for (int i = 0; i < 35; i++) ((float *)tensors[1])[i] = (float)sample + (float)i / 64;
     *(int32_t *)tensors[2] = (int32_t)-sample;

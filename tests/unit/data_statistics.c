@@ -43,7 +43,7 @@ TEST(npy_round_trip)
     struct stat info;
     EXPECT(stat(path, &info) == 0);
     const int64_t unaligned = (info.st_size - (int64_t)sizeof values) % 64; /* NumPy maps the values into memory */
-    EXPECT(unaligned == 0, "the values start %lld bytes past a multiple of 64", (long long)unaligned);
+    EXPECT(unaligned == 0, "the values start %ld bytes past a multiple of 64", unaligned);
     EXPECT(access(test_path(".array.npy.partial"), F_OK) != 0);
 }
 

@@ -188,7 +188,7 @@ TEST(the_day_moves_with_the_sun)
         double local = hour + vt_synthetic_longitude(WIDTH, i % WIDTH) / 15;
         EXPECT_NEAR(remainder(local - 14, 24), 0, 0.1);
     }
-    EXPECT(land > POINTS / 20 && land < POINTS * 19 / 20, "%lld points", (long long)land);
+    EXPECT(land > POINTS / 20 && land < POINTS * 19 / 20, "%ld points", land);
 }
 
 static vt_synthetic_set_options small_set(const char *directory)
@@ -275,7 +275,7 @@ TEST(persistence_and_statistics)
     static float input[CHANNELS * POINTS], target[CHANNELS * POINTS];
     double loss = 0;
     const int64_t samples = dataset->source.sample_count;
-    EXPECT(samples == 99, "%lld", (long long)samples);
+    EXPECT(samples == 99, "%ld", samples);
     for (int64_t s = 0; s < samples; s++) {
         EXPECT_OK(vt_dataset_read(dataset, s, input, target));
         double change = 0, size = 0;

@@ -39,8 +39,8 @@ static void expect_counts(const char *directory, const vt_dataset_options *optio
 {
     SCOPED(vt_dataset) *dataset = open_in(directory, options);
     const vt_source *source = &dataset->source;
-    EXPECT(source->sample_count == samples && source->crossing_samples == crossing, "%s: %lld, %lld", directory,
-           (long long)source->sample_count, (long long)source->crossing_samples);
+    EXPECT(source->sample_count == samples && source->crossing_samples == crossing, "%s: %ld, %ld", directory,
+           source->sample_count, source->crossing_samples);
 }
 
 enum { MOST_FLOATS = 3 * TEST_NC_POINTS };
@@ -51,15 +51,15 @@ static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t roll
     float inputs[2][MOST_FLOATS] = {{0}}, targets[2][MOST_FLOATS] = {{0}};
     const int64_t count = whole->source.sample_count;
     const vt_dataset_options *options = &whole->options;
-    EXPECT(cut->source.sample_count == count, "%lld, not %lld", (long long)cut->source.sample_count, (long long)count);
+    EXPECT(cut->source.sample_count == count, "%ld, not %ld", cut->source.sample_count, count);
     EXPECT(cut->source.frame_count == whole->source.frame_count);
     for (int64_t i = 0; i < count; i++) {
         int64_t frames[2][5];
         vt_date dates[2];
         EXPECT_OK(vt_dataset_read(whole, i, inputs[0], targets[0]));
         EXPECT_OK(vt_dataset_read(cut, i, inputs[1], targets[1]));
-        EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "input of sample %lld", (long long)i);
-        EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "target of sample %lld", (long long)i);
+        EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "input of sample %ld", i);
+        EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "target of sample %ld", i);
         test_frames(whole, i, frames[0]);
         test_frames(cut, i, frames[1]);
         EXPECT(memcmp(frames[0], frames[1], (size_t)(options->history + 2) * sizeof(int64_t)) == 0);
@@ -69,12 +69,12 @@ static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t roll
         if (!vt_dataset_reaches(whole, i, rollout)) continue;
         EXPECT_OK(vt_dataset_read_later(whole, i, rollout, targets[0]));
         EXPECT_OK(vt_dataset_read_later(cut, i, rollout, targets[1]));
-        EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "rollout of sample %lld", (long long)i);
+        EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "rollout of sample %ld", i);
     }
     for (int64_t i = 0; i < whole->source.frame_count; i++) {
         EXPECT_OK(test_read_frame(whole, i, inputs[0]));
         EXPECT_OK(test_read_frame(cut, i, inputs[1]));
-        EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "frame %lld", (long long)i);
+        EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "frame %ld", i);
     }
 }
 
@@ -267,7 +267,7 @@ TEST(times_by_their_number)
         }
         SCOPED(vt_dataset) *dataset = test_open(&options);
         const int64_t minutes = dataset->about->step == 0 ? 0 : vt_dataset_minutes_a_time(dataset);
-        EXPECT(minutes == (known[i].minutes < 0 ? 15 : known[i].minutes), "%s: %lld", path, (long long)minutes);
+        EXPECT(minutes == (known[i].minutes < 0 ? 15 : known[i].minutes), "%s: %ld", path, minutes);
     }
     vt_dataset_options options = test_fields_options(&one);
     write_times("a/2001.h5", 8760);
@@ -418,8 +418,7 @@ static int64_t count_days(vt_calendar calendar, int64_t year)
             last = date;
             count++;
         }
-    EXPECT(days == count, "calendar %s: the days of %lld don't follow one another", vt_calendar_name(calendar),
-           (long long)year);
+    EXPECT(days == count, "calendar %s: the days of %ld don't follow one another", vt_calendar_name(calendar), year);
     return count;
 }
 
@@ -441,8 +440,7 @@ TEST(calendars_have_their_days)
         EXPECT(vt_calendar_of_name(calendars[i].name, &calendar));
         for (int k = 0; k < 10; k++) {
             const int64_t days = count_days(calendar, years[k]);
-            EXPECT(days == calendars[i].days[k], "calendar %s: %lld has %lld days", calendars[i].name,
-                   (long long)years[k], (long long)days);
+            EXPECT(days == calendars[i].days[k], "calendar %s: %ld has %ld days", calendars[i].name, years[k], days);
         }
         EXPECT(vt_date_make(calendar, 2000, 1, 1, &date) && date.minutes == calendars[i].first * 1440);
     }

@@ -51,8 +51,8 @@ static void expect_window(const vt_dataset_options *base, const test_fields *fie
                 for (int64_t i = 0; i < CHANNELS * count * columns; i++) {
                     const int64_t c = i / (count * columns), y = row + first + i / columns % count;
                     const int64_t x = (column + i % columns) % COLUMNS;
-                    EXPECT(input[i] == (float)test_value(fields, t, c, y, x), "sample %lld, %lld: %g",
-                           (long long)sample, (long long)i, (double)input[i]);
+                    EXPECT(input[i] == (float)test_value(fields, t, c, y, x), "sample %ld, %ld: %g", sample, i,
+                           (double)input[i]);
                     EXPECT(target[i] == (float)test_value(fields, t + 1, c, y, x) && target[i] == later[i]);
                 }
             }

@@ -272,8 +272,8 @@ static void expect_batch(const vt_batch *batch)
         const float *own = (const float *)batch->tensors[VT_TENSOR_FORCINGS] + i * floats;
         expected_forcings(batch->source, batch->samples[i], rows, expected);
         for (int64_t j = 0; j < floats; j++)
-            EXPECT(fabs((double)(own[j] - expected[j])) < 1e-6, "sample %lld, %lld: %g, expected %g",
-                   (long long)batch->samples[i], (long long)j, (double)own[j], (double)expected[j]);
+            EXPECT(fabs((double)(own[j] - expected[j])) < 1e-6, "sample %ld, %ld: %g, expected %g", batch->samples[i],
+                   j, (double)own[j], (double)expected[j]);
     }
 }
 
@@ -293,8 +293,8 @@ static void expect_pieces(const vt_batch *batch)
             const char *own = (const char *)batch->tensors[t] + (size_t)i * vt_tensor_bytes(&source->specs[t]);
             EXPECT(pieces[p].offset + pieces[p].bytes <= source->frame_bytes);
             EXPECT_OK(source->kind->read_frame(source, pieces[p].frame, frame));
-            EXPECT(memcmp(own + done[t], frame + pieces[p].offset, pieces[p].bytes) == 0, "tensor %d of sample %lld", t,
-                   (long long)batch->samples[i]);
+            EXPECT(memcmp(own + done[t], frame + pieces[p].offset, pieces[p].bytes) == 0, "tensor %d of sample %ld", t,
+                   batch->samples[i]);
             done[t] += pieces[p].bytes;
         }
         for (int t = 0; t < 3; t++) EXPECT(done[t] == vt_tensor_bytes(&source->specs[t]));
@@ -347,7 +347,7 @@ static void expect_variables(const vt_batch *batch)
         for (int v = 0; v < 2; v++)
             EXPECT(memcmp(own + (KNOWN + v) * count, values + (2 + v) * POINTS + POINTS - count,
                           (size_t)count * sizeof *own) == 0,
-                   "sample %lld, variable %d", (long long)batch->samples[i], v);
+                   "sample %ld, variable %d", batch->samples[i], v);
     }
 }
 
@@ -406,8 +406,7 @@ TEST(forcings_of_a_rollout)
             vt_forcing_field(VT_FORCING_SIN_DAY, vt_date_after(date, 360 * k), 360, NULL, ROWS, NULL, COLUMNS,
                              one + POINTS);
             const float *own = forcings + k * FLOATS;
-            EXPECT(k < steps ? memcmp(own, one, sizeof one) == 0 : isnan(own[0]), "sample %lld, step %lld",
-                   (long long)sample, (long long)k);
+            EXPECT(k < steps ? memcmp(own, one, sizeof one) == 0 : isnan(own[0]), "sample %ld, step %ld", sample, k);
         }
     }
     reading->close(plan);
@@ -448,8 +447,8 @@ static void expect_departure(const float *fields, const float *plain, vt_date da
     EXPECT_OK(vt_seasonal_at(climatology, date, expected));
     for (int64_t i = 0; i < CHANNELS * own; i++) {
         const double whole = (double)plain[i / own * POINTS + rows.first * COLUMNS + i % own];
-        EXPECT(fabs((double)fields[i] - (whole - (double)expected[i])) < 1e-4, "sample %lld, %lld: %g of %g",
-               (long long)sample, (long long)i, (double)fields[i], whole);
+        EXPECT(fabs((double)fields[i] - (whole - (double)expected[i])) < 1e-4, "sample %ld, %ld: %g of %g", sample, i,
+               (double)fields[i], whole);
     }
 }
 

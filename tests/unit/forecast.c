@@ -121,8 +121,8 @@ TEST(dates_of_calendars)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         EXPECT(vt_date_parse("2000-01-01", known[i].calendar, &zero));
         EXPECT(vt_date_parse(known[i].date, known[i].calendar, &date), "%s", known[i].date);
-        EXPECT(zero.minutes - date.minutes == 1440 * known[i].days, "%s: %lld days", known[i].date,
-               (long long)(zero.minutes - date.minutes) / 1440);
+        EXPECT(zero.minutes - date.minutes == 1440 * known[i].days, "%s: %ld days", known[i].date,
+               (zero.minutes - date.minutes) / 1440);
         snprintf(text, sizeof text, "%s 00:00", known[i].date);
         EXPECT_TEXT(shown(date), text);
     }
@@ -180,7 +180,7 @@ TEST(tables)
     static const char second[] = "channel , \"rmse_=a,b\"\r\n\"'=a,\"\"b\",1\r\n'-c,2\n";
     const char *path = test_write("t.csv", first, sizeof first - 1);
     EXPECT_OK(vt_table_open(path, false, &table));
-    EXPECT(table.rows == 2 && table.names.count == 3, "%lld rows", (long long)table.rows);
+    EXPECT(table.rows == 2 && table.names.count == 3, "%ld rows", table.rows);
     EXPECT_NEAR(vt_table_value(&table, 0, "loss"), 0.5, 0);
     EXPECT(isnan(vt_table_value(&table, 1, "loss")) && isnan(vt_table_value(&table, 0, "rest")));
     EXPECT_NEAR(vt_table_value(&table, -1, "rest"), 7, 0);

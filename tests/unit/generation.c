@@ -30,7 +30,7 @@ TEST(words_by_their_probabilities)
                 sum += expected[falling[i]] = exp((double)scores[falling[i]] / temperatures[t]);
             for (int i = 0; i < DRAWS; i++) drawn[vt_generation_draw(&how, scores, WORDS, (i + 0.5) / DRAWS)]++;
             for (int i = 0; i < WORDS; i++)
-                EXPECT(fabs(drawn[i] - DRAWS * expected[i] / sum) <= 1, "temperature %g, top %lld, word %d: %d",
-                       temperatures[t], (long long)top, i, drawn[i]);
+                EXPECT(fabs(drawn[i] - DRAWS * expected[i] / sum) <= 1, "temperature %g, top %ld, word %d: %d",
+                       temperatures[t], top, i, drawn[i]);
         }
 }

@@ -156,8 +156,8 @@ TEST(runs)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int part = 0; part < (int)cases[i][1]; part++) {
             vt_span run = vt_layout_span(cases[i][0], (int)cases[i][1], part);
-            EXPECT(run.count == cases[i][2 + part], "%lld over %lld: part %d is %lld", (long long)cases[i][0],
-                   (long long)cases[i][1], part, (long long)run.count);
+            EXPECT(run.count == cases[i][2 + part], "%ld over %ld: part %d is %ld", cases[i][0], cases[i][1], part,
+                   run.count);
         }
     }
     for (int64_t total = 1; total < 60; total++) {
@@ -187,7 +187,7 @@ TEST(configuration_on_several_ranks)
 {
     SCOPED(vt_config) *config = OPENED_ON(8, "--row_parallel_size=2", "--context_parallel=2", "--local_batch_size=3");
     EXPECT(config->ranks == 8 && config->data_parallel == 2 && config->tensor_parallel == 2);
-    EXPECT(config->global_batch_size == 6, "%lld", (long long)config->global_batch_size);
+    EXPECT(config->global_batch_size == 6, "%ld", config->global_batch_size);
     config->ranks = 16;
     EXPECT_OK(vt_config_resolve(config));
     EXPECT(config->data_parallel == 4 && config->global_batch_size == 12);

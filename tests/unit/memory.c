@@ -51,8 +51,8 @@ static void compare_with_formula(int64_t ranks, const char *settings)
     if (stage < 2) { /* buckets of 25 MB, or a parameter if that is larger, each a multiple of 16 shards */
         const int64_t padded = (int64_t)plan.bytes[VT_MEMORY_OPTIMIZER] / state * shards;
         const int64_t most = (4 * elements / (25 << 20) + 3 + 1) * ALIGNMENT * shards;
-        EXPECT(padded >= elements && padded - elements <= most, "%lld ranks, %s: %lld elements for %lld",
-               (long long)ranks, settings, (long long)padded, (long long)elements);
+        EXPECT(padded >= elements && padded - elements <= most, "%ld ranks, %s: %ld elements for %ld", ranks, settings,
+               padded, elements);
         elements = padded;
     }
     /* two units lie whole; a bfloat16 copy is kept of what does: all, or the two units */
@@ -68,9 +68,8 @@ static void compare_with_formula(int64_t ranks, const char *settings)
         {"moments", VT_MEMORY_OPTIMIZER, state * elements / shards},
     };
     for (int i = 0; i < 3; i++)
-        EXPECT((int64_t)plan.bytes[expected[i].category] == expected[i].bytes, "%lld ranks, %s: %s: %zu, expected %lld",
-               (long long)ranks, settings, expected[i].name, plan.bytes[expected[i].category],
-               (long long)expected[i].bytes);
+        EXPECT((int64_t)plan.bytes[expected[i].category] == expected[i].bytes, "%ld ranks, %s: %s: %zu, expected %ld",
+               ranks, settings, expected[i].name, plan.bytes[expected[i].category], expected[i].bytes);
 }
 
 TEST(parameters_gradients_and_moments)
@@ -170,16 +169,16 @@ static void check_stages(int64_t stages, int64_t parts, const char *settings)
         const double fields = more > 0 ? 2 * field + (double)parts * (double)plan.shared_bytes : 0;
         const double arenas = (double)plan.bytes[VT_MEMORY_ACTIVATIONS] - links - fields,
                      blocks = 12.0 / (double)stages;
-        EXPECT(plan.shared_bytes == (size_t)(fields_a_step * (double)more * field), "stage %lld: %zu bytes of fields",
-               (long long)stage, plan.shared_bytes);
-        EXPECT(arenas == (double)slots * (double)plan.arena_bytes, "stage %lld of %lld: %.0f bytes for %lld of %zu",
-               (long long)stage, (long long)stages, arenas, (long long)slots, plan.arena_bytes);
-        EXPECT((double)plan.arena_bytes >= blocks * block, "stage %lld keeps %zu bytes of %.0f", (long long)stage,
-               plan.arena_bytes, blocks * block);
+        EXPECT(plan.shared_bytes == (size_t)(fields_a_step * (double)more * field), "stage %ld: %zu bytes of fields",
+               stage, plan.shared_bytes);
+        EXPECT(arenas == (double)slots * (double)plan.arena_bytes, "stage %ld of %ld: %.0f bytes for %ld of %zu", stage,
+               stages, arenas, slots, plan.arena_bytes);
+        EXPECT((double)plan.arena_bytes >= blocks * block, "stage %ld keeps %zu bytes of %.0f", stage, plan.arena_bytes,
+               blocks * block);
         /* its blocks, and at most the embedding with a position for each token */
         const double most = blocks * (12 * d * d + 13 * d) + (n + CHANNELS * PATCH * PATCH + 16) * d;
-        EXPECT((double)plan.bytes[VT_MEMORY_PARAMETERS] <= (element == 2 ? 6 : 4) * most, "stage %lld: %zu bytes",
-               (long long)stage, plan.bytes[VT_MEMORY_PARAMETERS]);
+        EXPECT((double)plan.bytes[VT_MEMORY_PARAMETERS] <= (element == 2 ? 6 : 4) * most, "stage %ld: %zu bytes", stage,
+               plan.bytes[VT_MEMORY_PARAMETERS]);
     }
 }
 

@@ -281,7 +281,7 @@ static void check_gradients(const char *model)
         }
         gradient += p->count;
     }
-    EXPECT(2 * compared > f.m.parameters->count, "%s: only %lld", model, (long long)compared);
+    EXPECT(2 * compared > f.m.parameters->count, "%s: only %ld", model, compared);
     free(all);
 }
 

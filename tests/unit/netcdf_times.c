@@ -182,7 +182,7 @@ TEST(netcdf_months)
         test_nc_write("x_1999.nc", 4, known[i].values, known[i].units);
         SCOPED(vt_fields_file) *opened = test_nc_open("x_1999.nc", NULL);
         const vt_time_axis *axis = &opened->times;
-        EXPECT(axis->minutes == known[i].months * VT_A_MONTH, "%zu: %lld", i, (long long)axis->minutes);
+        EXPECT(axis->minutes == known[i].months * VT_A_MONTH, "%zu: %ld", i, axis->minutes);
         for (int64_t t = 0; t < 4; t++) {
             char text[VT_DATE_SIZE];
             vt_date_format(vt_time_axis_date(axis, t), text);
@@ -217,7 +217,7 @@ TEST(lengths_of_time)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         int64_t length = 0;
         EXPECT(vt_length_parse(known[i].text, &length) == (known[i].length > 0), "'%s'", known[i].text);
-        EXPECT(length == known[i].length, "'%s': %lld", known[i].text, (long long)length);
+        EXPECT(length == known[i].length, "'%s': %ld", known[i].text, length);
         if (length > 0) EXPECT_TEXT(vt_length_format(length, text), known[i].format);
     }
     vt_date date;
@@ -244,7 +244,7 @@ TEST(netcdf_gaps)
         vt_dataset_options options = test_nc_options("t");
         float input[TEST_NC_POINTS], target[TEST_NC_POINTS];
         SCOPED(vt_dataset) *dataset = test_open(&options);
-        EXPECT(dataset->source.sample_count == 8, "%lld", (long long)dataset->source.sample_count);
+        EXPECT(dataset->source.sample_count == 8, "%ld", dataset->source.sample_count);
         EXPECT(dataset->source.frame_count == 12);
         if (kept) EXPECT_OK(test_keep_frames(dataset));
         for (int round = 0; round < 2; round++)
@@ -252,13 +252,13 @@ TEST(netcdf_gaps)
                 const int64_t time = i < 6 ? first[i] : i - 6;
                 EXPECT_OK(vt_dataset_read(dataset, i, input, target));
                 EXPECT(input[1] == (float)(100 * time + 1) && target[1] == (float)(100 * time + 101),
-                       "sample %lld: %g, %g", (long long)i, (double)input[1], (double)target[1]);
+                       "sample %ld: %g, %g", i, (double)input[1], (double)target[1]);
                 EXPECT(vt_dataset_reaches(dataset, i, 1));
                 EXPECT(vt_dataset_reaches(dataset, i, 2) == (i == 0 || i == 3 || i == 4 || i == 6));
             }
         for (int64_t i = 0; i < dataset->source.frame_count; i++) {
             EXPECT_OK(test_read_frame(dataset, i, input));
-            EXPECT(input[0] == (float)(100 * (i < 9 ? i : i - 9)), "frame %lld: %g", (long long)i, (double)input[0]);
+            EXPECT(input[0] == (float)(100 * (i < 9 ? i : i - 9)), "frame %ld: %g", i, (double)input[0]);
         }
         int64_t frames[2];
         test_frames(dataset, 2, frames);
@@ -357,8 +357,7 @@ TEST(netcdf_times_of_few_digits)
         const char *text = test_log_end();
         EXPECT(strstr(text, "WARNING") == NULL, "%zu: %s", i, text);
         EXPECT(vt_dataset_minutes_a_time(dataset) == known[i].step && dataset->source.sample_count == count - 1,
-               "%zu: %lld samples, %lld min apart", i, (long long)dataset->source.sample_count,
-               (long long)vt_dataset_minutes_a_time(dataset));
+               "%zu: %ld samples, %ld min apart", i, dataset->source.sample_count, vt_dataset_minutes_a_time(dataset));
         EXPECT_DATE(dataset, 0, known[i].date);
     }
 }

@@ -138,8 +138,7 @@ TEST(netcdf_valid_values)
                     bool expected = true;
                     for (int64_t c = 0; c < width; c++)
                         expected = expected && known[i].valid[row * TEST_NC_COLUMNS + c] == '+';
-                    EXPECT(good == expected, "%s, form %zu, row %lld, width %lld", known[i].name, i, (long long)row,
-                           (long long)width);
+                    EXPECT(good == expected, "%s, form %zu, row %ld, width %ld", known[i].name, i, row, width);
                     const bool read = vt_dataset_read(dataset, 0, input, target) == VT_OK;
                     EXPECT(!read || expected);
                     if (!read && !expected && strncmp(known[i].name, "valid", 5) == 0)

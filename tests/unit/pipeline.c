@@ -14,12 +14,12 @@ static void check_actions(vt_step_shape shape, const char *wanted)
     int64_t taken = 0;
     for (int64_t i = 0; (action = vt_schedule_action(&shape, i)).kind != VT_STEP_ENDS; i++) {
         vt_text_append(&text, i > 0 ? " " : "");
-        if (action.taken > taken) vt_text_append(&text, "<%lld ", (long long)action.taken);
+        if (action.taken > taken) vt_text_append(&text, "<%ld ", action.taken);
         if (action.taken > taken) taken = action.taken;
-        vt_text_append(&text, "%c%lld", letters[action.kind], (long long)action.micro_batch);
-        if (shape.rollout > 1) vt_text_append(&text, ".%lld", (long long)action.step);
+        vt_text_append(&text, "%c%ld", letters[action.kind], action.micro_batch);
+        if (shape.rollout > 1) vt_text_append(&text, ".%ld", action.step);
     }
-    EXPECT(strcmp(text.characters, wanted) == 0, "stage %lld: %s", (long long)shape.stage, text.characters);
+    EXPECT(strcmp(text.characters, wanted) == 0, "stage %ld: %s", shape.stage, text.characters);
 }
 
 TEST(actions_of_a_stage)
@@ -197,15 +197,14 @@ static void check_walk(vt_step_shape shape)
     const int64_t length = walk(vt_schedule_action, shape, parts < stages || shape.gpipe ? parts : stages, peaks);
     const double idle = vt_schedule_idle(&shape);
     EXPECT(fabs((double)length * (1 - idle) - (double)work) < 1e-9 * (double)length,
-           "%lld stages, %lld parts, rollout %lld: %lld of work takes %lld, but %g should be idle", (long long)stages,
-           (long long)parts, (long long)shape.rollout, (long long)work, (long long)length, idle);
+           "%ld stages, %ld parts, rollout %ld: %ld of work takes %ld, but %g should be idle", stages, parts,
+           shape.rollout, work, length, idle);
     for (shape.stage = 0; shape.stage < stages; shape.stage++) {
         const int64_t at_once = stages == 1 ? 1 : parts,
                       few = parts < stages - shape.stage ? parts : stages - shape.stage;
         const int64_t most = shape.gpipe ? at_once : few, kept = vt_schedule_in_flight(&shape);
-        EXPECT(peaks[shape.stage] == most && kept == most, "stage %lld of %lld keeps %lld, %lld, expected %lld",
-               (long long)shape.stage, (long long)stages, (long long)peaks[shape.stage], (long long)kept,
-               (long long)most);
+        EXPECT(peaks[shape.stage] == most && kept == most, "stage %ld of %ld keeps %ld, %ld, expected %ld", shape.stage,
+               stages, peaks[shape.stage], kept, most);
     }
 }
 
@@ -292,7 +291,7 @@ static void split_text(const vt_span *spans, int64_t stages, int64_t units, vt_t
     for (int64_t s = 0; s < stages; s++) {
         EXPECT(spans[s].first == next && spans[s].count > 0);
         next += spans[s].count;
-        vt_text_append(text, "%s%lld", s > 0 ? " " : "", (long long)(spans[s].count - (s == 0) - (s == stages - 1)));
+        vt_text_append(text, "%s%ld", s > 0 ? " " : "", spans[s].count - (s == 0) - (s == stages - 1));
     }
     EXPECT(next == units);
 }

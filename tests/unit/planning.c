@@ -349,7 +349,7 @@ TEST(layouts_that_do_not_fit)
     SCOPED(vt_config) *config = OPENED_ON(1, "--recompute=none");
     EXPECT_OK(vt_layouts_plan(config, &machine, &layouts)); /* 3 GiB; a sample takes 0.8 GB */
     for (int64_t i = 0; i < layouts.count; i++) fitting += layouts.options[i].fits;
-    EXPECT(fitting > 0 && layouts.count == fitting + 1, "%lld of %lld", (long long)fitting, (long long)layouts.count);
+    EXPECT(fitting > 0 && layouts.count == fitting + 1, "%ld of %ld", fitting, layouts.count);
 }
 
 /* ---- the table ---- */

@@ -130,7 +130,7 @@ TEST(steps_of_about_six_hours)
         EXPECT(vt_recipe_dt(minutes[i]) == dt[i]);
         vt_recipe_rollouts(minutes[i] * dt[i], found);
         for (int k = 0; k < 3; k++)
-            EXPECT(found[k] == rollouts[i][k], "%lld minutes: %lld steps, expected %lld", (long long)minutes[i],
-                   (long long)found[k], (long long)rollouts[i][k]);
+            EXPECT(found[k] == rollouts[i][k], "%ld minutes: %ld steps, expected %ld", minutes[i], found[k],
+                   rollouts[i][k]);
     }
 }

@@ -70,7 +70,7 @@ TEST(image_of_two_fields)
     int64_t area = (int64_t)HEIGHT * WIDTH * ZOOM * ZOOM, row = (int64_t)WIDTH * ZOOM * ZOOM;
     EXPECT(count_colour(&image, 0x808080) == row, "not a number is grey");
     int64_t hottest = count_colour(&image, vt_colour_at(false, 1));
-    EXPECT(hottest >= area - row + 240 * ZOOM, "is %lld", (long long)hottest); /* the last column of the left, too */
+    EXPECT(hottest >= area - row + 240 * ZOOM, "is %ld", hottest); /* the last column of the left, too */
     EXPECT(count_colour(&image, vt_colour_at(false, 0)) >= 240 * ZOOM);
     EXPECT(vt_colour_at(false, 0) == 0x30123b && vt_colour_at(false, 1) == 0x7a0403);
 }
@@ -190,7 +190,7 @@ TEST(text_and_strokes)
         memset(pixels, 255, sizeof pixels);
         vt_draw_text(&image, 8, 8, text, 0x000000);
         const int64_t inked = SIDE * SIDE - count_colour(&image, 0xffffff);
-        EXPECT(character == ' ' ? inked == 0 : inked > 4, "'%c' has %lld points", character, (long long)inked);
+        EXPECT(character == ' ' ? inked == 0 : inked > 4, "'%c' has %ld points", character, inked);
         for (int x = 0; x < SIDE; x++)
             for (int y = 0; y < SIDE; y++)
                 if (x < 6 || x > 9 + vt_draw_text_width(text) || y < 8 || y >= 8 + VT_TEXT_HEIGHT)

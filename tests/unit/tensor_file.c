@@ -73,7 +73,7 @@ TEST(boxes_of_every_range)
                     list_elements(shape, &boxes[b], indices);
                     for (int64_t i = 0; i < vt_tensor_count(&boxes[b].shape); i++) wrong += indices[i] != next++;
                 }
-                EXPECT(wrong == 0 && next == end, "shape %zu, %lld to %lld", s, (long long)begin, (long long)end);
+                EXPECT(wrong == 0 && next == end, "shape %zu, %ld to %ld", s, begin, end);
                 most = count > most ? count : most;
             }
     }
@@ -176,7 +176,7 @@ static void expect_box(vt_tensor_file *file, const vt_tensor_box *box)
     EXPECT_OK(vt_tensor_file_read_box(file, "group/w", box, values));
     list_elements(&shape5, box, indices);
     for (int64_t i = 0; i < count; i++) wrong += values[i] != value_of(indices[i]);
-    EXPECT(wrong == 0 && values[count] == -1, "%lld of %lld", (long long)wrong, (long long)count);
+    EXPECT(wrong == 0 && values[count] == -1, "%ld of %ld", wrong, count);
 }
 
 static const vt_tensor_box whole5 = {{0}, {5, {5, 3, 2, 2, 7}}}, last_row = {{4, 2, 1, 1, 0}, {5, {1, 1, 1, 1, 7}}};

@@ -51,7 +51,7 @@ static vt_status compare_word(const char *word, size_t length, void *context)
 {
     word_list *list = context;
     const size_t expected = strcspn(list->expected, " ");
-    EXPECT(expected == length && memcmp(word, list->expected, length) == 0, "word %lld: '%.*s'", (long long)list->count,
+    EXPECT(expected == length && memcmp(word, list->expected, length) == 0, "word %ld: '%.*s'", list->count,
            (int)length, word);
     list->expected += expected + (list->expected[expected] == ' ');
     list->count++;
@@ -220,7 +220,7 @@ TEST(words_that_are_not_in_the_vocabulary)
         static const int32_t dropped[] = {0, 2, 1}, replaced[] = {1, 0, 3, 0, 0, 2};
         EXPECT_OK(vt_corpus_read(corpus, 0, corpus->head.token_count, tokens));
         for (int64_t i = 0; i < corpus->head.token_count; i++)
-            EXPECT(tokens[i] == (unknown ? replaced : dropped)[i], "%lld: %d", (long long)i, tokens[i]);
+            EXPECT(tokens[i] == (unknown ? replaced : dropped)[i], "%ld: %d", i, tokens[i]);
     }
 }
 
@@ -236,11 +236,10 @@ TEST(windows_of_a_text)
     static const int strides[] = {1, 3, 4, 60};
     for (int s = 0; s < 4; s++) {
         const int64_t stride = strides[s], windows = (50 - 8 - 1) / stride + 1;
-        SCOPED(vt_config) *config = text_config(SETTINGS("seq_len=8 stride=%lld", (long long)stride));
+        SCOPED(vt_config) *config = text_config(SETTINGS("seq_len=8 stride=%ld", stride));
         EXPECT(config->vocab_size == 50);
         SCOPED(vt_source) *source = open_windows(config, VT_SET_TRAINING);
-        EXPECT(source->sample_count == windows, "stride %lld: %lld", (long long)stride,
-               (long long)source->sample_count);
+        EXPECT(source->sample_count == windows, "stride %ld: %ld", stride, source->sample_count);
         SCOPED(vt_loader) *loader = TEST_LOADER_OF(source, .global_batch_size = 5, .workers = 2, .prefetch = 2);
         vt_loader_begin(loader, 0, 0);
         int64_t sample = 0;
@@ -451,14 +450,14 @@ TEST(order_without_memory)
         memset(seen, 0, 4097);
         for (int64_t i = 0; i < counts[c]; i++) {
             const int64_t place = vt_random_permuted(9, 2, counts[c], i);
-            EXPECT(place >= 0 && place < counts[c] && !seen[place], "%lld of %lld", (long long)i, (long long)counts[c]);
+            EXPECT(place >= 0 && place < counts[c] && !seen[place], "%ld of %ld", i, counts[c]);
             seen[place] = 1;
         }
     }
     for (int64_t i = 0; i < 4097; i++)
         same += vt_random_permuted(9, 2, 4097, i) == vt_random_permuted(9, 3, 4097, i) ||
                 vt_random_permuted(9, 2, 4097, i) == i;
-    EXPECT(same < 20, "%lld of 4097 places are the same", (long long)same);
+    EXPECT(same < 20, "%ld of 4097 places are the same", same);
     vt_source source = {.sample_count = INT64_C(1) << 40};
     const vt_loader_options options = {
         .source = &source, .global_batch_size = 6, .part = 1, .parts = 2, .shuffle = true, .seed = 1};

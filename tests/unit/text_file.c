@@ -180,7 +180,7 @@ TEST(header_beyond_its_file)
             memcpy(damaged.bytes + places[p], &values[v], sizeof values[v]);
             put_checksum(damaged, HEADER_CHECKSUM, 0, HEADER_CHECKSUM);
             expect_mended(path, damaged, whole, COUNT);
-            EXPECT(damages(log) == ++said, "%zu: %lld", places[p], (long long)values[v]);
+            EXPECT(damages(log) == ++said, "%zu: %ld", places[p], values[v]);
         }
     /* more words than the rest of the file holds, in a file of the right size */
     const image damaged = copy_of(whole);
@@ -321,11 +321,11 @@ TEST(leftovers_of_a_killed_split)
     VT_ASSERT(file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0);
     expect_numbers(path, COUNT);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) EXPECT(is_there(test_path(others[i])), "%s", others[i]);
-    EXPECT(is_there(busy) && unfinished() == 4, "%lld", (long long)unfinished());
+    EXPECT(is_there(busy) && unfinished() == 4, "%ld", unfinished());
     close(file);
     VT_ASSERT(unlink(test_path("train.txt.vitrain")) == 0);
     expect_numbers(path, COUNT);
-    EXPECT(!is_there(busy) && unfinished() == 3, "%lld", (long long)unfinished());
+    EXPECT(!is_there(busy) && unfinished() == 3, "%ld", unfinished());
 }
 
 /* A process that only looks leaves nothing, even if it is killed. */

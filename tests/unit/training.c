@@ -54,8 +54,7 @@ TEST(restarts_of_the_learning_rate)
     check_rate(more, 90, 0.03125);
     check_rate(more, 100, 0);
     for (int64_t step = 0; step <= 100; step++)
-        EXPECT(vt_learning_rate_restarts(config, length, step) == (step == 60 || step == 80), "step %lld",
-               (long long)step);
+        EXPECT(vt_learning_rate_restarts(config, length, step) == (step == 60 || step == 80), "step %ld", step);
 }
 
 /* After four epochs of 10 steps epochs have 20 (or 5): restarts stay in their epochs, and cosines go on from where they
@@ -86,7 +85,7 @@ TEST(schedule_after_epochs_of_another_length)
         for (int64_t step = 40; step < known[i].run; step++)
             EXPECT(vt_learning_rate_restarts(config, length, step) ==
                        (restarts.count > 0 && restarts.stages[0].epoch == 6 && step == 80),
-                   "%zu: step %lld", i, (long long)step);
+                   "%zu: step %ld", i, step);
     }
     /* steps of warm-up count as they are */
     SCOPED(vt_config) *config = config_with(1, "lr=0.5", "num_epochs=10 lr_restarts=0.5@2 restart_warmup=30");
@@ -362,8 +361,8 @@ static void check_rounded(const model *m, const char *settings)
         const vt_matrix weight = vt_parameter_matrix(p);
         int64_t wrong = 0;
         for (int64_t j = 0; j < p->count; j++) wrong += weight.half[j] != vt_half_round(weight.type, p->value[j]);
-        EXPECT(vt_type_is_half(weight.type) && wrong == 0, "%s: %lld of %s are not its values, rounded", settings,
-               (long long)wrong, p->name);
+        EXPECT(vt_type_is_half(weight.type) && wrong == 0, "%s: %ld of %s are not its values, rounded", settings, wrong,
+               p->name);
     }
 }
 
@@ -539,7 +538,7 @@ TEST(rows_of_a_resumed_run)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *after = reopened(cases[i].kind, cases[i].before, cases[i].last, cases[i].row);
         EXPECT(strcmp(after, cases[i].after) == 0, "case %zu: %s", i, after);
-        EXPECT(copies() - before == cases[i].copies, "case %zu: %lld copies", i, (long long)(copies() - before));
+        EXPECT(copies() - before == cases[i].copies, "case %zu: %ld copies", i, copies() - before);
         before = copies();
     }
     vt_rows *rows = NULL;

@@ -74,10 +74,10 @@ static void expect_alike(const char *name, const char *variables, const char *re
             vt_decoder_close(&decoder);
             EXPECT_OK(vt_fields_file_read(own, time, own->about->channels, window, true, values[1]));
             EXPECT_OK(vt_fields_file_read(other, time, own->about->channels, window, true, values[2]));
-            EXPECT(memcmp(values[0], values[2], bytes) == 0, "%s, time %lld, window %d: other values", name,
-                   (long long)time, windowed);
-            EXPECT(memcmp(values[1], values[2], bytes) == 0, "%s, time %lld, window %d: the store reads others", name,
-                   (long long)time, windowed);
+            EXPECT(memcmp(values[0], values[2], bytes) == 0, "%s, time %ld, window %d: other values", name, time,
+                   windowed);
+            EXPECT(memcmp(values[1], values[2], bytes) == 0, "%s, time %ld, window %d: the store reads others", name,
+                   time, windowed);
         }
     }
     for (int64_t row = 0; size > 0 && row < ROWS; row++)
@@ -150,7 +150,7 @@ TEST(zarr_periods_and_every_nth_time)
             char text[VT_DATE_SIZE];
             float chosen[POINTS], expected[POINTS];
             const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
-            EXPECT(file->about->times == rows[i].times, "row %zu: %lld times", i, (long long)file->about->times);
+            EXPECT(file->about->times == rows[i].times, "row %zu: %ld times", i, file->about->times);
             EXPECT(file->times.minutes == rows[i].minutes, "row %zu", i);
             if (rows[i].times > 0 && file->about->times > 0) {
                 SCOPED(vt_fields_file) *all = open_one(stores[s], &(vt_fields_form){.variables = "t", .masked = true});

@@ -185,10 +185,10 @@ static void print_grid(const vt_fields_about *about, const char *indent)
     const vt_frame_window *window = &about->window;
     const int64_t rows = window->rows, columns = window->width;
     if (rows == 0) return;
-    vt_print("%sgrid: %lld×%lld", indent, (long long)rows, (long long)columns);
+    vt_print("%sgrid: %ld×%ld", indent, rows, columns);
     if (rows != about->rows || columns != about->columns)
-        vt_print(" of %lld×%lld, from row %lld and column %lld on", (long long)about->rows, (long long)about->columns,
-                 (long long)window->first_row, (long long)window->first_column);
+        vt_print(" of %ld×%ld, from row %ld and column %ld on", about->rows, about->columns, window->first_row,
+                 window->first_column);
     if (about->latitudes != NULL)
         vt_print(", latitudes %g to %g", vt_fields_about_latitude(about, 0), vt_fields_about_latitude(about, rows - 1));
     if (about->longitudes != NULL)
@@ -202,12 +202,12 @@ static void print_times(const vt_fields_about *about, const char *indent)
     char dates[2][VT_DATE_SIZE], step[VT_DATE_SIZE];
     if (about->times == 0 && about->step == 0) return;
     vt_print("%stimes:", indent);
-    if (about->times > 0) vt_print(" %lld", (long long)about->times);
+    if (about->times > 0) vt_print(" %ld", about->times);
     if (about->span_count > 0)
         vt_print(", %s to %s", vt_date_format(about->spans[0].first, dates[0]),
                  vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
     if (about->step > 0) vt_print(", every %s", vt_length_format(about->step, step));
-    if (about->span_count > 1) vt_print(", with %lld gaps", (long long)about->span_count - 1);
+    if (about->span_count > 1) vt_print(", with %ld gaps", about->span_count - 1);
     if (about->dated) vt_print(", calendar %s", vt_calendar_name(about->calendar));
     vt_print("\n");
 }

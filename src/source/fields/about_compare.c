@@ -134,7 +134,7 @@ int64_t *vt_fields_order(const vt_fields_about *data, const vt_fields_about *oth
 static const char *channel_text(const vt_fields_about *about, int64_t channel, char text[96])
 {
     const char *name = about->names != NULL ? about->names[channel] : "";
-    snprintf(text, 96, name[0] != '\0' ? "channel %lld (%.60s)" : "channel %lld", (long long)channel, name);
+    snprintf(text, 96, name[0] != '\0' ? "channel %ld (%.60s)" : "channel %ld", channel, name);
     return text;
 }
 
@@ -148,15 +148,15 @@ static void compare_names(finding *found, vt_fields_use use, int64_t **order)
     if (data->channels == 0 || other->channels == 0) return;
     const bool may_have_more = use == VT_STATISTICS_AND_DATA;
     if (data->channels != other->channels && !(may_have_more && data->channels < other->channels)) {
-        *difference = vt_text_format("%s has %lld channels, %s %lld", found->data->name, (long long)data->channels,
-                                     found->other->name, (long long)other->channels);
+        *difference = vt_text_format("%s has %ld channels, %s %ld", found->data->name, data->channels,
+                                     found->other->name, other->channels);
         found->other_count = true;
         return;
     }
     if (!both_known(found, data->names != NULL, other->names != NULL, "names of channels")) return;
     for (int64_t c = 0; c < data->channels && *difference == NULL; c++)
         if (data->names[c][0] != '\0' && other->names[c][0] != '\0' && strcmp(data->names[c], other->names[c]) != 0)
-            *difference = vt_text_format("channel %lld is '%s' in %s, but '%s' in %s", (long long)c, data->names[c],
+            *difference = vt_text_format("channel %ld is '%s' in %s, but '%s' in %s", c, data->names[c],
                                          found->data->name, other->names[c], found->other->name);
     if (*difference != NULL && rules[CHANNELS].verdicts[use] == BY_NAME) *order = vt_fields_order(data, other);
 }
@@ -236,8 +236,8 @@ static void compare_coordinates(finding *found, bool longitudes)
         if (fabs(longitudes ? remainder(apart, 360) : apart) <= tolerance) continue;
         const double ends[4] = {at(data, 0), at(data, count - 1), at(other, 0), at(other, count - 1)};
         if (ends[0] == ends[2] && ends[1] == ends[3])
-            found->different[GRID] = vt_text_format("%s %lld is %g degrees in %s, but %g in %s", what, (long long)i,
-                                                    at(data, i), found->data->name, at(other, i), found->other->name);
+            found->different[GRID] = vt_text_format("%s %ld is %g degrees in %s, but %g in %s", what, i, at(data, i),
+                                                    found->data->name, at(other, i), found->other->name);
         else
             found->different[GRID] =
                 vt_text_format("%ss differ: those of %s go from %g to %g, those of %s from %g to %g", what,
@@ -261,10 +261,9 @@ static void compare_grids(finding *found)
     if (!same_window || (!(rows && columns) && (data->rows != other->rows || data->columns != other->columns))) {
         const bool of_windows = !same_window && !whole;
         found->different[SIZE] = vt_text_format(
-            "%s has a %s of [%lld, %lld], %s one of [%lld, %lld]", found->data->name, of_windows ? "window" : "grid",
-            (long long)(of_windows ? a->rows : data->rows), (long long)(of_windows ? a->width : data->columns),
-            found->other->name, (long long)(of_windows ? b->rows : other->rows),
-            (long long)(of_windows ? b->width : other->columns));
+            "%s has a %s of [%ld, %ld], %s one of [%ld, %ld]", found->data->name, of_windows ? "window" : "grid",
+            of_windows ? a->rows : data->rows, of_windows ? a->width : data->columns, found->other->name,
+            of_windows ? b->rows : other->rows, of_windows ? b->width : other->columns);
     }
     const vt_fields_side *turned = data->turned ? found->data : found->other;
     const vt_fields_side *unplaced = data->turned ? found->other : found->data;
@@ -315,8 +314,8 @@ static void compare_times(finding *found, vt_fields_use use)
     const int64_t lengths[2] = {data->step > 0 ? data->step : assumed, other->step > 0 ? other->step : assumed};
     if (!both_known(found, lengths[0] > 0, lengths[1] > 0, "time step")) {
         if (factors[0] != factors[1])
-            found->different[STEP] = vt_text_format("dt is %lld times in %s, but %lld in %s", (long long)factors[0],
-                                                    found->data->name, (long long)factors[1], found->other->name);
+            found->different[STEP] = vt_text_format("dt is %ld times in %s, but %ld in %s", factors[0],
+                                                    found->data->name, factors[1], found->other->name);
         return;
     }
     if (lengths[0] * factors[0] != lengths[1] * factors[1])

@@ -109,7 +109,7 @@ static json_t *normalisation_of(const vt_fields_about *about)
     set_numbers(object, "stds", numbers->stds, about->channels);
     set_numbers(object, "change_stds", numbers->change_stds, about->channels);
     for (int i = 0; numbers->block_sides[i] > 0; i++) {
-        snprintf(text, sizeof text, "%lld", (long long)numbers->block_sides[i]);
+        snprintf(text, sizeof text, "%ld", numbers->block_sides[i]);
         set_numbers(blocks, text, numbers->block_change_stds[i], about->channels);
     }
     if (numbers->block_sides[0] > 0) json_object_set(object, "block_change_stds", blocks);
@@ -189,7 +189,7 @@ static vt_status take_numbers(const json_t *object, const char *key, int64_t cou
     const json_t *list = json_object_get(object, key);
     if (list == NULL) return VT_OK;
     VT_CHECK(json_is_array(list) && (int64_t)json_array_size(list) == count,
-             "%s: '%s' is no list of %lld numbers, as its other keys say", path, key, (long long)count);
+             "%s: '%s' is no list of %ld numbers, as its other keys say", path, key, count);
     *values = vt_allocate((size_t)count + 1, sizeof **values, "a description of data");
     for (int64_t i = 0; i < count; i++) {
         const json_t *number = json_array_get(list, (size_t)i);
@@ -244,9 +244,8 @@ static vt_status take_grid(const json_t *grid, const char *path, vt_fields_about
     VT_CHECK(own->first_row >= 0 && own->rows > 0 && own->rows <= about->rows - own->first_row &&
                  own->first_column >= 0 && own->first_column < about->columns && own->width > 0 &&
                  own->width <= about->columns,
-             "%s: its window of [%lld, %lld] from [%lld, %lld] on is not in its grid of [%lld, %lld]", path,
-             (long long)own->rows, (long long)own->width, (long long)own->first_row, (long long)own->first_column,
-             (long long)about->rows, (long long)about->columns);
+             "%s: its window of [%ld, %ld] from [%ld, %ld] on is not in its grid of [%ld, %ld]", path, own->rows,
+             own->width, own->first_row, own->first_column, about->rows, about->columns);
     if (own->first_column + own->width > about->columns) about->window.period = about->columns;
     about->rotated = kind[0] == 'r';
     about->no_latitudes = kind[0] == 'n';
@@ -335,9 +334,9 @@ vt_status vt_fields_about_parse(const char *text, const char *path, vt_fields_ab
     VT_CHECK(root != NULL, "%s is no JSON: %s, in line %d", path, error.text, error.line);
     VT_CHECK(version > 0, "%s describes no data: it has no key '%s'", path, version_key);
     VT_CHECK(version <= VERSION,
-             "%s describes data in version %lld of the format, this program reads up to %d: it was written by a newer "
+             "%s describes data in version %ld of the format, this program reads up to %d: it was written by a newer "
              "vitrain",
-             path, (long long)version, (int)VERSION);
+             path, version, (int)VERSION);
     take_channels(json_object_get(root, "channels"), about);
     if (json_object_get(root, "grid") != NULL) VT_TRY(take_grid(json_object_get(root, "grid"), path, about));
     VT_TRY(take_times(json_object_get(root, "time"), path, about));

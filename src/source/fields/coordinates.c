@@ -281,8 +281,8 @@ static vt_status find_given(const vt_coordinates *c, vt_coordinate_kind kind, co
              "coordinates: %s has no dataset of numbers '%s', which is to be the coordinate '%s' of '%s'",
              c->source->store->path, name, known[kind].word, c->source->name);
     VT_CHECK(fits(c, found, kind),
-             "coordinates: '%s' of %s does not fit the dimension of '%s' that '%s' belongs to (%lld values)", name,
-             c->source->store->path, c->source->name, known[kind].word, (long long)c->source->extent[(int)kind]);
+             "coordinates: '%s' of %s does not fit the dimension of '%s' that '%s' belongs to (%ld values)", name,
+             c->source->store->path, c->source->name, known[kind].word, c->source->extent[(int)kind]);
     *result = found;
 done:
     return status;

@@ -27,8 +27,7 @@ static vt_status read_numbers(const vt_array *array, int rank, int64_t count, do
         extent[i] = i < array->rank - rank ? 1 : array->extent[i];
         found *= extent[i];
     }
-    VT_CHECK(found == count, "%s: can't read '%s': it has %lld values, not %lld", path, name, (long long)found,
-             (long long)count);
+    VT_CHECK(found == count, "%s: can't read '%s': it has %ld values, not %ld", path, name, found, count);
     if (array->store->kind->read(array, start, extent, true, memory) != VT_OK) {
         status = vt_error_context("%s: can't read '%s'", path, name);
         goto done;
@@ -46,8 +45,8 @@ static vt_status check_values(const vt_array *array, int64_t count, double limit
 {
     vt_status status = VT_OK;
     for (int64_t i = 0; i < count; i++)
-        VT_CHECK(fabs(values[i]) <= limit + 1e-3, "%s: '%s' holds %g at index %lld, expected %s from %g to %g",
-                 array->store->path, array->name, values[i], (long long)i, what, -limit, limit);
+        VT_CHECK(fabs(values[i]) <= limit + 1e-3, "%s: '%s' holds %g at index %ld, expected %s from %g to %g",
+                 array->store->path, array->name, values[i], i, what, -limit, limit);
 done:
     return status;
 }
@@ -178,13 +177,12 @@ static vt_status explain(const vt_coordinates *c, vt_coordinate_kind kind, vt_fi
             how >= VT_IDENTITY_BY_NAME &&
             (one->along[5 - dimension] || (named && !is_other && one->extent[0] == source->extent[5 - dimension]));
         VT_CHECK(!across,
-                 "%s: '%s' has %lld values, but '%s' is [.., %lld, %lld]: the last two dimensions of a variable are to "
+                 "%s: '%s' has %ld values, but '%s' is [.., %ld, %ld]: the last two dimensions of a variable are to "
                  "be latitudes and longitudes, in this order",
-                 source->store->path, one->path, (long long)one->extent[0], source->name, (long long)source->extent[2],
-                 (long long)source->extent[3]);
+                 source->store->path, one->path, one->extent[0], source->name, source->extent[2], source->extent[3]);
         VT_CHECK(!named || is_other || one->extent[0] == source->extent[dimension],
-                 "%s: '%s' has %lld values, but '%s' has %lld along that dimension", source->store->path, one->path,
-                 (long long)one->extent[0], source->name, (long long)source->extent[dimension]);
+                 "%s: '%s' has %ld values, but '%s' has %ld along that dimension", source->store->path, one->path,
+                 one->extent[0], source->name, source->extent[dimension]);
         if (one->along[dimension] && one->units[0] != '\0' && *doubt == NULL) {
             *doubt = vt_text_format("%s: '%s', along that dimension, is in '%s'", source->store->path, one->path,
                                     one->units);

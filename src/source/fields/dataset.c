@@ -21,11 +21,11 @@ static vt_status find_window(const vt_dataset_options *options, const vt_fields_
     const int64_t said[2] = {options->height, options->width};
     for (int k = 0; k < 2; k++)
         VT_CHECK(!(k == 0 ? range->by_rows : range->by_columns) || found[k] == said[k],
-                 "%s: %s [%g, %g] holds %lld %s, but img_size says %lld; set --img_size=[%lld,%lld], or leave it to "
+                 "%s: %s [%g, %g] holds %ld %s, but img_size says %ld; set --img_size=[%ld,%ld], or leave it to "
                  "the ranges",
                  file->path, k == 0 ? "lat_range" : "lon_range", k == 0 ? range->south : range->west,
-                 k == 0 ? range->north : range->east, (long long)found[k], k == 0 ? "rows" : "columns",
-                 (long long)said[k], (long long)found[0], (long long)found[1]);
+                 k == 0 ? range->north : range->east, found[k], k == 0 ? "rows" : "columns", said[k], found[0],
+                 found[1]);
     window->rows = options->height;
     window->width = options->width;
 done:
@@ -39,21 +39,19 @@ static vt_status check_window(const vt_dataset_options *options, const vt_fields
     const bool of_variables = options->form.variables != NULL;
     const char *has = of_variables ? "--variables names" : "'fields' has", *path = file->path;
     const vt_fields_about *about = file->about;
-    const long long found[4] = {about->times, about->channels, about->rows, about->columns};
+    const int64_t found[4] = {about->times, about->channels, about->rows, about->columns};
     VT_CHECK(options->height <= about->rows && options->width <= about->columns,
-             "%s: %s [%lld, %lld, %lld, %lld] (time, channel, lat, lon), too small for img_size [%lld, %lld]; set "
-             "--img_size=[%lld,%lld], or less",
+             "%s: %s [%ld, %ld, %ld, %ld] (time, channel, lat, lon), too small for img_size [%ld, %ld]; set "
+             "--img_size=[%ld,%ld], or less",
              path, of_variables ? "its variables are" : "'fields' is", found[0], found[1], found[2], found[3],
-             (long long)options->height, (long long)options->width, found[2], found[3]);
-    VT_CHECK(
-        channels <= about->channels,
-        "%s: %s %lld channels, but n_in_channels %lld with n_history %lld needs %lld; set --n_in_channels=%lld, or "
-        "less",
-        path, has, found[1], (long long)options->in_channels, (long long)options->history, (long long)channels,
-        found[1] * (long long)(options->history + 1));
+             options->height, options->width, found[2], found[3]);
+    VT_CHECK(channels <= about->channels,
+             "%s: %s %ld channels, but n_in_channels %ld with n_history %ld needs %ld; set --n_in_channels=%ld, or "
+             "less",
+             path, has, found[1], options->in_channels, options->history, channels, found[1] * (options->history + 1));
     VT_CHECK(options->out_channels <= about->channels,
-             "%s: %s %lld channels, but n_out_channels is %lld; set --n_out_channels=%lld, or less", path, has,
-             found[1], (long long)options->out_channels, found[1]);
+             "%s: %s %ld channels, but n_out_channels is %ld; set --n_out_channels=%ld, or less", path, has, found[1],
+             options->out_channels, found[1]);
     VT_ASSERT(vt_dataset_first_forcing(options) + options->forcing_channels <= about->channels); /* of `variables` */
 done:
     return status;
@@ -141,9 +139,9 @@ static vt_status check_options(const vt_dataset_options *options)
     VT_ASSERT(options->first_row >= 0 && options->rows >= 0 && options->first_row + options->rows <= options->height);
     VT_ASSERT(options->rows > 0 || options->first_row == 0);
     VT_CHECK(options->in_channels % (options->history + 1) == 0,
-             "n_in_channels %lld is no multiple of n_history + 1 = %lld; it counts the channels of the file once for "
+             "n_in_channels %ld is no multiple of n_history + 1 = %ld; it counts the channels of the file once for "
              "each time of the input",
-             (long long)options->in_channels, (long long)(options->history + 1));
+             options->in_channels, options->history + 1);
 done:
     return status;
 }
@@ -230,7 +228,7 @@ static vt_status open_files(vt_dataset *dataset)
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     char rollout[48] = "";
-    if (options->reach > 1) snprintf(rollout, sizeof rollout, ", rollout %lld", (long long)options->reach);
+    if (options->reach > 1) snprintf(rollout, sizeof rollout, ", rollout %ld", options->reach);
     vt_fields_reading *reading = &dataset->reading;
     if (!options->quiet) VT_TRY(vt_file_list_check(&reading->list));
     for (int64_t i = 0; i < reading->list.group_count;) {
@@ -246,8 +244,7 @@ static vt_status open_files(vt_dataset *dataset)
     vt_dataset_take_coordinates(dataset);
     VT_TRY(vt_dataset_check_round(dataset));
     if (dataset->gaps > 1 && !options->quiet && !options->whole)
-        vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
-                       options->directory);
+        vt_log_warning("%ld files of %s in all have gaps between their times", dataset->gaps, options->directory);
     VT_TRY(take_transforms(dataset));
     vt_dataset_join(dataset);
     vt_dataset_settle_about(dataset);
@@ -255,9 +252,9 @@ static vt_status open_files(vt_dataset *dataset)
     VT_TRY(check_time_step(dataset));
     VT_TRY(open_known(dataset));
     VT_CHECK(dataset->source.sample_count > 0,
-             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld%s)%s%s",
-             options->option_name, options->directory, (long long)(vt_index_span(&dataset->index.rule) + 1),
-             (long long)options->history, (long long)options->dt, rollout,
+             "%s '%s': no file is long enough for one sample, which spans %ld times (n_history %ld, dt %ld%s)%s%s",
+             options->option_name, options->directory, vt_index_span(&dataset->index.rule) + 1, options->history,
+             options->dt, rollout,
              dataset->time_doubt != NULL ? "; they can't be joined, as it isn't known when their times are: " : "",
              dataset->time_doubt != NULL ? dataset->time_doubt : "");
 done:

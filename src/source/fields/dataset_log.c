@@ -57,15 +57,14 @@ static void log_step(const vt_dataset *dataset)
                     : index->pieces[0].proven       ? ""
                                                     : ", by their number, or the attribute time_step");
     if (dataset->source.crossing_samples > 0)
-        vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
-                    (long long)dataset->source.crossing_samples, (long long)dataset->source.sample_count);
+        vt_log_info("%ld of the %ld samples reach from one file into the next, whose times follow",
+                    dataset->source.crossing_samples, dataset->source.sample_count);
     if (minutes == usual || options->dt * minutes == usual || options->form.time_step != NULL) return;
     char *advice = usual % minutes == 0
-                       ? vt_text_format("; %d hours would be --dt=%lld", VT_HOURS_A_TIME, (long long)(usual / minutes))
+                       ? vt_text_format("; %d hours would be --dt=%ld", VT_HOURS_A_TIME, usual / minutes)
                        : vt_text_copy("");
-    vt_log_warning("the files have a time every %s, not every %d h: with dt %lld a forecast reaches %s ahead%s",
-                   steps[0], VT_HOURS_A_TIME, (long long)options->dt, vt_length_format(options->dt * minutes, steps[1]),
-                   advice);
+    vt_log_warning("the files have a time every %s, not every %d h: with dt %ld a forecast reaches %s ahead%s",
+                   steps[0], VT_HOURS_A_TIME, options->dt, vt_length_format(options->dt * minutes, steps[1]), advice);
     free(advice);
 }
 
@@ -83,10 +82,10 @@ static void warn_of_repeated_column(const vt_dataset *dataset)
     const double *longitudes = dataset->longitudes;
     const int64_t again = longitudes != NULL ? vt_window_repeats(longitudes, options->width) : 0;
     if (again == 0) return;
-    vt_log_warning("grid: column %lld of %s '%s' (longitude %g) is column 0 (%g) once more, so losses, scores and pad: "
-                   "wrap have it twice; --img_size=[%lld,%lld] leaves it out",
-                   (long long)again, options->option_name, options->directory, longitudes[again], longitudes[0],
-                   (long long)options->height, (long long)again);
+    vt_log_warning("grid: column %ld of %s '%s' (longitude %g) is column 0 (%g) once more, so losses, scores and pad: "
+                   "wrap have it twice; --img_size=[%ld,%ld] leaves it out",
+                   again, options->option_name, options->directory, longitudes[again], longitudes[0], options->height,
+                   again);
 }
 
 void vt_dataset_log_coordinates(const vt_dataset *dataset)
@@ -117,14 +116,11 @@ static void warn_of_short_files(const vt_dataset *dataset)
     for (int64_t file = 0; file < dataset->index.file_count; file++) {
         const vt_set_file *own = &dataset->index.files[file];
         if (own->serves || count++ > 0) continue;
-        vt_log_warning(
-            "%s has %lld times%s, too few for a sample, which spans %lld (n_history %lld, dt %lld): not used",
-            vt_fields_reading_path(&dataset->reading, file), (long long)own->times,
-            own->pieces > 1 ? " with gaps between them" : "", (long long)(span + 1), (long long)options->history,
-            (long long)options->dt);
+        vt_log_warning("%s has %ld times%s, too few for a sample, which spans %ld (n_history %ld, dt %ld): not used",
+                       vt_fields_reading_path(&dataset->reading, file), own->times,
+                       own->pieces > 1 ? " with gaps between them" : "", span + 1, options->history, options->dt);
     }
-    if (count > 1)
-        vt_log_warning("%lld files of %s in all are too short for a sample", (long long)count, options->directory);
+    if (count > 1) vt_log_warning("%ld files of %s in all are too short for a sample", count, options->directory);
 }
 
 static void warn_of_repeated_times(const vt_dataset *dataset)
@@ -138,8 +134,7 @@ static void warn_of_repeated_times(const vt_dataset *dataset)
                        vt_fields_reading_path(&dataset->reading, found.files[0]),
                        vt_fields_reading_path(&dataset->reading, found.files[1]));
     if (found.count > 1)
-        vt_log_warning("%lld files of %s in all begin before another one ends", (long long)found.count,
-                       dataset->options.directory);
+        vt_log_warning("%ld files of %s in all begin before another one ends", found.count, dataset->options.directory);
 }
 
 char *vt_dataset_shared_times(const vt_source *source, const vt_source *other_source)

@@ -12,8 +12,7 @@ void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, 
     int64_t time;
     const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     const vt_set_piece *piece = vt_index_piece(&dataset->index, stretch, time, &time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", vt_fields_reading_path(&dataset->reading, piece->file),
-             (long long)time);
+    snprintf(buffer, (size_t)size, "%s, time %ld", vt_fields_reading_path(&dataset->reading, piece->file), time);
 }
 
 /* ---- reading ---- */

@@ -126,18 +126,16 @@ vt_status vt_dimensions_check(const vt_array *array, bool fixed)
                          "then `ncwa -a number out.nc one.nc`"
                        : "");
     VT_CHECK(member == NULL || array->rank == 3 || extent[1] == 1,
-             "%s: '%s' is an ensemble%s of %lld members, of which one can be read: `ncks -d %s,0 %s one.nc`", path,
-             array->name, names, (long long)extent[1], member, path);
+             "%s: '%s' is an ensemble%s of %ld members, of which one can be read: `ncks -d %s,0 %s one.nc`", path,
+             array->name, names, extent[1], member, path);
     VT_CHECK(member == NULL || array->rank == 4,
              "%s: '%s' is an ensemble%s without times, but expected is [time, lat, lon] or [time, level, lat, lon]",
              path, array->name, names);
-    VT_CHECK(
-        !has_channels_last(array, &found),
-        "%s: '%s' is [%lld, %lld, %lld, %lld]%s, with its channels or levels last, but expected is [time, channel, "
-        "lat, lon]: numpy.moveaxis(values, -1, 1) turns an array, `ncpdq -a time,channel,lat,lon in.nc out.nc` a "
-        "netCDF file with these names",
-        path, array->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3],
-        names);
+    VT_CHECK(!has_channels_last(array, &found),
+             "%s: '%s' is [%ld, %ld, %ld, %ld]%s, with its channels or levels last, but expected is [time, channel, "
+             "lat, lon]: numpy.moveaxis(values, -1, 1) turns an array, `ncpdq -a time,channel,lat,lon in.nc out.nc` a "
+             "netCDF file with these names",
+             path, array->name, extent[0], extent[1], extent[2], extent[3], names);
     VT_CHECK(!is_elsewhere(&found, 0, is_time) && !is_elsewhere(&found, array->rank - 2, is_latitude) &&
                  !is_elsewhere(&found, array->rank - 1, is_longitude),
              "%s: '%s' is%s: the first dimension of a variable is to be the time, and the last two dimensions of a "

@@ -46,9 +46,8 @@ static vt_status take_extent(vt_field_source *source, bool fixed)
     source->rank = source->array->rank;
     spread(source->rank, source->array->extent, source->extent);
     VT_CHECK(source->extent[1] > 0 && source->extent[2] > 0 && source->extent[3] > 0,
-             "%s: '%s' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->store->path, source->name,
-             (long long)source->extent[0], (long long)source->extent[1], (long long)source->extent[2],
-             (long long)source->extent[3]);
+             "%s: '%s' is empty: [%ld, %ld, %ld, %ld] (time, channel, lat, lon)", source->store->path, source->name,
+             source->extent[0], source->extent[1], source->extent[2], source->extent[3]);
 done:
     return status;
 }
@@ -73,20 +72,17 @@ static vt_status take_layout(vt_field_source *source)
     for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, extent[i] > 0 ? extent[i] : 1);
     bool within = extent[0] <= MOST_TIMES && bytes / (extent[0] > 0 ? extent[0] : 1) <= MOST_BYTES;
     for (int i = 1; i < 4; i++) within = within && extent[i] <= LONGEST;
-    VT_CHECK(
-        within || bytes < 0,
-        "%s: '%s' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), more than can be read; is its shape right?",
-        source->store->path, source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2],
-        (long long)extent[3]);
-    VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8,
-             "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->store->path,
-             source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);
+    VT_CHECK(within || bytes < 0,
+             "%s: '%s' is [%ld, %ld, %ld, %ld] (time, channel, lat, lon), more than can be read; is its shape right?",
+             source->store->path, source->name, extent[0], extent[1], extent[2], extent[3]);
+    VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8, "%s: '%s' is damaged: [%ld, %ld, %ld, %ld] (time, channel, lat, lon)",
+             source->store->path, source->name, extent[0], extent[1], extent[2], extent[3]);
     VT_TRY(source->store->kind->lay_out(array));
     const int64_t stored = array->stored_bytes;
     const bool is_chunked = array->layout == VT_LAYOUT_CHUNKED;
     VT_CHECK(is_chunked || stored == 0 || extent[0] == 0 || stored >= bytes,
-             "%s: '%s' is damaged: %lld bytes are stored, %lld expected", source->store->path, source->name,
-             (long long)stored, (long long)bytes);
+             "%s: '%s' is damaged: %ld bytes are stored, %ld expected", source->store->path, source->name, stored,
+             bytes);
     if (is_chunked) spread(source->rank, array->chunk, source->chunk);
     if (is_chunked) spread(source->rank, array->stride, source->stride);
     source->packing.swapped = array->swapped;
@@ -135,9 +131,9 @@ vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_
     if (*cache_bytes > LARGEST_CACHE) {
         char size[VT_NUMBER_SIZE];
         vt_log_warning("%s: the chunks of one time hold %s, too much to keep decoded, so reading will be slow; chunks "
-                       "of one time and one channel are best (h5repack -l %s:CHUNK=1x%s%lldx%lld)",
+                       "of one time and one channel are best (h5repack -l %s:CHUNK=1x%s%ldx%ld)",
                        source->store->path, vt_text_bytes((double)bytes, size), source->name,
-                       source->rank == 4 ? "1x" : "", (long long)source->extent[2], (long long)source->extent[3]);
+                       source->rank == 4 ? "1x" : "", source->extent[2], source->extent[3]);
         *cache_bytes = LARGEST_CACHE;
     }
     VT_TRY(kind->keep_decoded(source->array, chunks, *cache_bytes));
@@ -151,6 +147,6 @@ vt_status vt_field_source_find_chunk(const vt_field_source *source, int64_t inde
     for (int i = 3; i >= 0; index /= source->grid[i--]) at[i] = index % source->grid[i] * source->chunk[i];
     vt_field_own_dimensions(source, at, own);
     if (vt_array_find_chunk(source->array, own, place) == VT_OK) return VT_OK;
-    return vt_error_context("%s: can't find where '%s' at time %lld is stored (damaged or cut short?)",
-                            source->store->path, source->name, (long long)at[0]);
+    return vt_error_context("%s: can't find where '%s' at time %ld is stored (damaged or cut short?)",
+                            source->store->path, source->name, at[0]);
 }

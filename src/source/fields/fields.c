@@ -63,9 +63,9 @@ static vt_status complete(vt_config *config)
     status = vt_config_set_window(config, window.rows, window.width);
     if (status == VT_OK) goto done;
     advice = vt_window_advice(&range, file->about, &window, config->patch_size);
-    vt_error_context("%s: the window of lat_range and lon_range has [%lld, %lld] grid points%s%s%s", file->path,
-                     (long long)window.rows, (long long)window.width, advice != NULL ? " (" : "",
-                     advice != NULL ? advice : "", advice != NULL ? ")" : "");
+    vt_error_context("%s: the window of lat_range and lon_range has [%ld, %ld] grid points%s%s%s", file->path,
+                     window.rows, window.width, advice != NULL ? " (" : "", advice != NULL ? advice : "",
+                     advice != NULL ? ")" : "");
 done:
     free(advice);
     vt_fields_file_close(&file);
@@ -106,9 +106,8 @@ static size_t held_bytes(const vt_config *config, vt_span part)
 static vt_status check_directory(const vt_config *config)
 {
     char *advice = vt_text_format(
-        "`vitrain synth %s --img_size=[%lld,%lld] --channels=%lld` makes synthetic data for this configuration",
-        config->data_dir, (long long)config->img_size[0], (long long)config->img_size[1],
-        (long long)config->n_out_channels);
+        "`vitrain synth %s --img_size=[%ld,%ld] --channels=%ld` makes synthetic data for this configuration",
+        config->data_dir, config->img_size[0], config->img_size[1], config->n_out_channels);
     const vt_status status = vt_source_check_directory(config, VT_OPTION_train_data_path, advice);
     free(advice);
     return status;
@@ -154,8 +153,8 @@ static void log_known(const vt_dataset *dataset)
     for (int i = 0; i < known->forcings.count; i++)
         vt_text_append(&text, "%s%s", i > 0 ? ", " : "", vt_forcing_name(known->forcings.kinds[i]));
     if (known->static_count > 0)
-        vt_text_append(&text, "%s%lld static field%s of %s", known->forcings.count > 0 ? " and " : "",
-                       (long long)known->static_count, known->static_count == 1 ? "" : "s", known->static_path);
+        vt_text_append(&text, "%s%ld static field%s of %s", known->forcings.count > 0 ? " and " : "",
+                       known->static_count, known->static_count == 1 ? "" : "s", known->static_path);
     for (int64_t c = 0; c < dataset->options.forcing_channels; c++)
         vt_text_append(&text, "%s%s of the files", text.length > 0 ? ", " : "",
                        vt_dataset_channel_names(dataset)[vt_dataset_first_forcing(&dataset->options) + c]);

@@ -35,7 +35,7 @@ static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
              fields->rank);
     file->about->channels = fields->extent[1];
     file->channels = calloc((size_t)file->about->channels, sizeof *file->channels);
-    VT_CHECK(file->channels != NULL, "out of memory for %lld channels", (long long)file->about->channels);
+    VT_CHECK(file->channels != NULL, "out of memory for %ld channels", file->about->channels);
     for (int64_t c = 0; c < file->about->channels; c++) file->channels[c].level = c;
     VT_TRY(vt_field_source_enlarge_cache(file->sources, &file->cache_bytes));
 done:
@@ -67,14 +67,13 @@ static vt_status check_names(const vt_fields_file *file)
     vt_status status = VT_OK;
     char *const *names = file->about->names;
     for (int64_t c = 0; names != NULL && c < file->about->channels; c++) {
-        VT_CHECK(names[c][0] != '\0', "%s: the attribute 'channels' of 'fields' has an empty name for channel %lld",
-                 file->path, (long long)c);
+        VT_CHECK(names[c][0] != '\0', "%s: the attribute 'channels' of 'fields' has an empty name for channel %ld",
+                 file->path, c);
         for (int64_t other = 0; other < c; other++)
-            VT_CHECK(
-                strcmp(names[c], names[other]) != 0,
-                "%s: the attribute 'channels' of 'fields' names channels %lld and %lld both '%s'; each needs a name "
-                "of its own",
-                file->path, (long long)other, (long long)c, names[c]);
+            VT_CHECK(strcmp(names[c], names[other]) != 0,
+                     "%s: the attribute 'channels' of 'fields' names channels %ld and %ld both '%s'; each needs a name "
+                     "of its own",
+                     file->path, other, c, names[c]);
     }
 done:
     return status;
@@ -86,8 +85,8 @@ static vt_status open_channel_names(vt_fields_file *file)
     int64_t count = 0;
     VT_TRY(open_texts(file, "channels", &file->about->names, &count));
     VT_CHECK(file->about->names == NULL || count == file->about->channels,
-             "%s: the attribute 'channels' of 'fields' names %lld channel%s, but there are %lld; name each one once",
-             file->path, (long long)count, count == 1 ? "" : "s", (long long)file->about->channels);
+             "%s: the attribute 'channels' of 'fields' names %ld channel%s, but there are %ld; name each one once",
+             file->path, count, count == 1 ? "" : "s", file->about->channels);
     VT_TRY(check_names(file));
 done:
     return status;
@@ -309,10 +308,10 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time)
         }
         if (fstat(store->descriptor, &info) != 0) continue; /* reading will say why */
         VT_CHECK(info.st_size == store->size,
-                 "%s %s while it was in use: it had %lld bytes when it was opened, now %lld (noticed before reading "
-                 "time %lld); data must not change during a run",
-                 store->path, info.st_size < store->size ? "was cut short" : "has grown", (long long)store->size,
-                 (long long)info.st_size, (long long)time);
+                 "%s %s while it was in use: it had %ld bytes when it was opened, now %ld (noticed before reading "
+                 "time %ld); data must not change during a run",
+                 store->path, info.st_size < store->size ? "was cut short" : "has grown", store->size, info.st_size,
+                 time);
     }
 done:
     return status;
@@ -339,8 +338,7 @@ char *vt_fields_file_storage(const vt_fields_file *file)
         const int64_t written = array->store->kind->chunks_written(array);
         vt_text_append(&text, "%s: %s, %s", array->name, array->store->kind->name, array->storage);
         if (written >= 0)
-            vt_text_append(&text, ", %lld of %lld chunks written", (long long)written,
-                           (long long)vt_field_source_chunks(&file->sources[i]));
+            vt_text_append(&text, ", %ld of %ld chunks written", written, vt_field_source_chunks(&file->sources[i]));
         vt_text_append(&text, "\n");
     }
     return text.characters;

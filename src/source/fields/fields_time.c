@@ -56,9 +56,9 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
         largest = fmax(largest, fabs(stored));
         values[i] = vt_time_units_minutes(&axis->meaning, value);
         if (!vt_date_is_within(axis->meaning.zero, values[i]))
-            axis->doubt = vt_text_format(
-                "%s: '%s' is %g at %lld (counted from 0), %s", store->path, name, stored, (long long)i,
-                isnan(value) && !isnan(stored) ? "which is missing" : "beyond the year 9999 or no number");
+            axis->doubt = vt_text_format("%s: '%s' is %g at %ld (counted from 0), %s", store->path, name, stored, i,
+                                         isnan(value) && !isnan(stored) ? "which is missing"
+                                                                        : "beyond the year 9999 or no number");
     }
     if (axis->doubt != NULL) goto done;
     const double unit = axis->meaning.months > 0 ? 30 * 1440 * (double)axis->meaning.months : axis->meaning.minutes;
@@ -185,9 +185,9 @@ static vt_status find_step(vt_fields_file *file, const vt_fields_form *form)
     }
     file->times.minutes = step_of_period(&file->times, file->about->times, &most);
     VT_CHECK(file->times.minutes > 0 || most < 0 || file->about->times <= most,
-             "%s: it has %lld times and no time coordinate, and the period that its name gives holds only %lld times "
+             "%s: it has %ld times and no time coordinate, and the period that its name gives holds only %ld times "
              "%d hours apart; say how far apart they are: --time_step=1h",
-             file->path, (long long)file->about->times, (long long)most - 1, VT_HOURS_A_TIME);
+             file->path, file->about->times, most - 1, VT_HOURS_A_TIME);
 done:
     return status;
 }

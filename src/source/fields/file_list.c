@@ -121,7 +121,7 @@ static void name_some(char **paths, int64_t count, vt_text *text)
     enum { MOST = 12 };
     for (int64_t i = 0; i < count && i < MOST; i++)
         vt_text_append(text, "%s%s", i > 0 ? ", " : "", vt_file_name(paths[i]));
-    if (count > MOST) vt_text_append(text, " and %lld more", (long long)(count - MOST));
+    if (count > MOST) vt_text_append(text, " and %ld more", count - MOST);
 }
 
 static void note_others(vt_file_list *list, const vt_names *others, const char *directory, const char *option_name)

@@ -91,8 +91,7 @@ static vt_status open_static(const vt_known_options *options, vt_fields_file **f
     if (status != VT_OK) return vt_error_context("static_fields");
     VT_TRY(vt_fields_file_check_written(*file));
     const int64_t times = (*file)->about->times;
-    VT_CHECK(times == 1, "static_fields: %s holds %lld times; fields that don't change have one", paths[0],
-             (long long)times);
+    VT_CHECK(times == 1, "static_fields: %s holds %ld times; fields that don't change have one", paths[0], times);
 done:
     if (status != VT_OK) vt_fields_file_close(file);
     return status;
@@ -135,9 +134,8 @@ static vt_status find_window(const vt_known_options *options, vt_fields_file *fi
     const vt_fields_side sides[2] = {{&windows[0], file->path}, {&windows[1], data->name}};
     if (vt_fields_agree(&rules, &sides[0], &sides[1]) != VT_OK) return vt_error_context("static_fields");
     VT_CHECK(own->channels >= options->static_count,
-             "static_fields: %s holds %lld channels, but n_static_fields is %lld; use --n_static_fields=%lld, or less",
-             options->static_path, (long long)own->channels, (long long)options->static_count,
-             (long long)own->channels);
+             "static_fields: %s holds %ld channels, but n_static_fields is %ld; use --n_static_fields=%ld, or less",
+             options->static_path, own->channels, options->static_count, own->channels);
 done:
     return status;
 }
@@ -157,10 +155,9 @@ static vt_status normalise(const vt_fields_file *file, int64_t channel, int64_t 
     const double deviation = there > 0 ? sqrt(squares / there) : 0;
     VT_CHECK(
         deviation > 1e-7 * fabs(mean),
-        "static_fields: channel %lld%s%s%s of %s is the same at all points of the window, so it can't be normalised "
+        "static_fields: channel %ld%s%s%s of %s is the same at all points of the window, so it can't be normalised "
         "and tells a model nothing; leave it out",
-        (long long)channel, names != NULL ? " (" : "", names != NULL ? names[channel] : "", names != NULL ? ")" : "",
-        file->path);
+        channel, names != NULL ? " (" : "", names != NULL ? names[channel] : "", names != NULL ? ")" : "", file->path);
     for (int64_t i = 0; i < points; i++)
         field[i] = isnan(field[i]) ? 0 : (float)(((double)field[i] - mean) / deviation);
 done:

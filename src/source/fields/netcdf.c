@@ -84,14 +84,14 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
              wanted->level);
     VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &array, &doubt));
     VT_CHECK((array != NULL && strcmp(array->name, "expver") != 0) || !has_versions(source),
-             "%s: '%s' comes in %lld versions of ERA5 (its second dimension is 'expver'); make one of them first (cdo "
+             "%s: '%s' comes in %ld versions of ERA5 (its second dimension is 'expver'); make one of them first (cdo "
              "-vertmax, or xarray's combine_first)",
-             source->store->path, source->name, (long long)levels);
+             source->store->path, source->name, levels);
     VT_CHECK(doubt == NULL, "%s; --coordinates=[level=NAME] chooses", doubt);
     VT_CHECK(array != NULL,
-             "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length; "
+             "%s: '%s' has %ld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length; "
              "--coordinates=[level=NAME] names another",
-             source->store->path, source->name, (long long)levels);
+             source->store->path, source->name, levels);
     VT_TRY(vt_coordinate_levels(array, levels, &values, meaning->level_units));
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
     VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->store->path,
@@ -101,10 +101,10 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
         for (int64_t i = 0; i < levels; i++) {
             if (fabs(values[i] - units[u] * wanted->level) > 1e-4 * fabs(values[i])) continue;
             VT_CHECK(!is_found,
-                     "%s: '%s' has level %g twice, at indices %lld and %lld of '%s' (there are %s), so '%s@%g' may be "
+                     "%s: '%s' has level %g twice, at indices %ld and %ld of '%s' (there are %s), so '%s@%g' may be "
                      "either; correct the coordinate, or name another one with --coordinates=[level=NAME]",
-                     source->store->path, source->name, values[i], (long long)*level, (long long)i, array->name,
-                     found.characters, source->name, wanted->level);
+                     source->store->path, source->name, values[i], *level, i, array->name, found.characters,
+                     source->name, wanted->level);
             is_found = true;
             *level = i;
         }
@@ -171,10 +171,10 @@ static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, co
     VT_TRY(vt_cf_packing(source->array, &source->packing));
     const int64_t *extent = source->extent, *first = file->sources[0].extent;
     VT_CHECK(extent[0] == first[0] && extent[2] == first[2] && extent[3] == first[3],
-             "%s: '%s' has %lld times of [%lld, %lld], but '%s' has %lld of [%lld, %lld]; all variables need the same "
+             "%s: '%s' has %ld times of [%ld, %ld], but '%s' has %ld of [%ld, %ld]; all variables need the same "
              "times and grid",
-             store->path, source->name, (long long)extent[0], (long long)extent[2], (long long)extent[3],
-             file->sources[0].name, (long long)first[0], (long long)first[2], (long long)first[3]);
+             store->path, source->name, extent[0], extent[2], extent[3], file->sources[0].name, first[0], first[2],
+             first[3]);
     VT_TRY(vt_fields_take_grid(file, source));
 done:
     return status;
@@ -188,10 +188,10 @@ static vt_status check_only_once(const vt_fields_file *file, int64_t channel)
     char *const *names = file->about->names;
     for (int64_t c = 0; c < channel; c++, other++) {
         VT_CHECK(own->source != other->source || own->level != other->level,
-                 "variables: channel %lld (%s) is channel %lld (%s) once more; name each one once", (long long)channel,
-                 names[channel], (long long)c, names[c]);
-        VT_CHECK(strcmp(names[channel], names[c]) != 0, "variables: channels %lld and %lld would both be called '%s'",
-                 (long long)c, (long long)channel, names[c]);
+                 "variables: channel %ld (%s) is channel %ld (%s) once more; name each one once", channel,
+                 names[channel], c, names[c]);
+        VT_CHECK(strcmp(names[channel], names[c]) != 0, "variables: channels %ld and %ld would both be called '%s'", c,
+                 channel, names[c]);
     }
 done:
     return status;

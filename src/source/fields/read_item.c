@@ -20,8 +20,8 @@ static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t by
     const vt_field_source *source = item->source;
     int64_t got;
     if (vt_store_read(source->store, offset, bytes, memory, &got) == VT_OK) return VT_OK;
-    return vt_error_context("%s: can't read '%s' at time %lld", source->store->path, source->name,
-                            (long long)time_at(item, offset + got));
+    return vt_error_context("%s: can't read '%s' at time %ld", source->store->path, source->name,
+                            time_at(item, offset + got));
 }
 
 /* Are the item's values looked at? They are where the manner says so; where the library reads; where they are converted
@@ -67,10 +67,10 @@ static vt_status fail_not_finite(const vt_fields_file *file, int64_t time, int64
                        : source->packing.has_limits        ? "NaN, missing (_FillValue) or outside its valid_range"
                        : source->packing.missing_count > 0 ? "NaN or missing (_FillValue)"
                                                            : "NaN";
-    VT_FAIL("%s: '%s' is %s at time %lld, channel %lld%s%s%s, row %lld, column %lld; the training needs finite values "
+    VT_FAIL("%s: '%s' is %s at time %ld, channel %ld%s%s%s, row %ld, column %ld; the training needs finite values "
             "everywhere%s",
-            source->store->path, source->name, what, (long long)time, (long long)channel, name[0] != '\0' ? " (" : "",
-            name, name[0] != '\0' ? ")" : "", (long long)(row + i / width), (long long)(column + i % width),
+            source->store->path, source->name, what, time, channel, name[0] != '\0' ? " (" : "", name,
+            name[0] != '\0' ? ")" : "", row + i / width, column + i % width,
             isnan(values[i]) ? ", unless --missing=mask leaves out what is missing" : "");
 done:
     return status;
@@ -277,9 +277,9 @@ static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder 
     int64_t first[4];
     vt_field_own_dimensions(source, item->start, first);
     if (vt_array_load_chunk(source->array, first, &item->place, decoder, (size_t)bytes, to) == VT_OK) return VT_OK;
-    if (item->count[0] > 1) snprintf(times, sizeof times, " to %lld", (long long)(item->start[0] + item->count[0] - 1));
-    return vt_error_context("%s: can't read '%s' at time %lld%s", source->store->path, source->name,
-                            (long long)item->start[0], times);
+    if (item->count[0] > 1) snprintf(times, sizeof times, " to %ld", item->start[0] + item->count[0] - 1);
+    return vt_error_context("%s: can't read '%s' at time %ld%s", source->store->path, source->name, item->start[0],
+                            times);
 }
 
 /* Reads the box [start, start + count) of time, level, row (of the file) and column through the library, one time of
@@ -291,8 +291,8 @@ static vt_status read_by_library(const vt_field_source *source, const int64_t st
     vt_field_own_dimensions(source, start, first);
     vt_field_own_dimensions(source, count, size);
     if (source->store->kind->read(source->array, first, size, false, memory) == VT_OK) return VT_OK;
-    return vt_error_context("%s: can't read '%s' at time %lld (damaged or cut short?)", source->store->path,
-                            source->name, (long long)start[0]);
+    return vt_error_context("%s: can't read '%s' at time %ld (damaged or cut short?)", source->store->path,
+                            source->name, start[0]);
 }
 
 /* The item's box, which has so many bytes, in `place` or, if that is NULL, in memory of the decoder; *box is where it

@@ -125,7 +125,7 @@ static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *da
             VT_TRY(add_time(dataset, piece->dated ? &date : NULL, step, begins, fields, statistics));
         } else {
             if (!source->tolerant) return read;
-            vt_log_warning("time %lld of %s is left out: %s", (long long)time, file->path, vt_error_text());
+            vt_log_warning("time %ld of %s is left out: %s", time, file->path, vt_error_text());
             vt_error_clear();
             statistics->left_out++;
         }
@@ -138,8 +138,8 @@ done:
 static void warn_of_channel(const vt_statistics *statistics, int64_t channel)
 {
     const char *name = statistics->about->names != NULL ? statistics->about->names[channel] : "";
-    char *text = name[0] != '\0' ? vt_text_format("channel %lld (%s)", (long long)channel, name)
-                                 : vt_text_format("channel %lld", (long long)channel);
+    char *text =
+        name[0] != '\0' ? vt_text_format("channel %ld (%s)", channel, name) : vt_text_format("channel %ld", channel);
     if (statistics->count[channel] == 0)
         vt_log_warning("%s has no value anywhere, so it can't be normalised; leave it out", text);
     else
@@ -318,12 +318,12 @@ static vt_status read_in_order(const char *path, const char *option_name, int64_
     const int64_t *extent = array.shape.shape;
     const bool fits = array.shape.dimensions == 4 && extent[0] == 1 && extent[2] == 1 && extent[3] == 1;
     VT_CHECK(fits && extent[1] >= needed,
-             "%s: %s has shape %s, expected [1, C, 1, 1] with C at least %lld, the channels in use", option_name, path,
-             shape, (long long)needed);
+             "%s: %s has shape %s, expected [1, C, 1, 1] with C at least %ld, the channels in use", option_name, path,
+             shape, needed);
     for (int64_t c = 0; c < channels; c++) {
         const double value = array.values[order != NULL ? order[c] : c];
-        VT_CHECK(isfinite(value), "%s: %s holds %g for channel %lld; make it again with `vitrain stats`", option_name,
-                 path, value, (long long)c);
+        VT_CHECK(isfinite(value), "%s: %s holds %g for channel %ld; make it again with `vitrain stats`", option_name,
+                 path, value, c);
         values[c] = (float)value;
     }
 done:
@@ -337,13 +337,13 @@ static vt_status check_stds(const char *path, const float *stds, int64_t channel
     for (int64_t c = 0; c < channels; c++) {
         /* 0 also if float32 rounds it to 0: fields divided by it would be infinite */
         VT_CHECK(stds[c] != 0,
-                 "global_stds_path: %s holds a standard deviation of 0 for channel %lld: a constant channel can't be "
+                 "global_stds_path: %s holds a standard deviation of 0 for channel %ld: a constant channel can't be "
                  "normalised; leave it out of the files, or write 1 there",
-                 path, (long long)c);
+                 path, c);
         VT_CHECK(stds[c] > 0,
-                 "global_stds_path: %s holds %g for channel %lld, but a standard deviation is above 0 (are means and "
+                 "global_stds_path: %s holds %g for channel %ld, but a standard deviation is above 0 (are means and "
                  "stds swapped?)",
-                 path, (double)stds[c], (long long)c);
+                 path, (double)stds[c], c);
     }
 done:
     return status;

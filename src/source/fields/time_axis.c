@@ -40,24 +40,24 @@ static double length_of_unit(const char *name, size_t length)
 /* "", "Z", "UTC", "+1", "-06:00", "+0530": minutes east of Greenwich. */
 static bool parse_zone(const char *text, int64_t *minutes)
 {
-    long long hours = 0, rest = 0;
+    int64_t hours = 0, rest = 0;
     int end = 0, more = 0;
     *minutes = 0;
     text += strspn(text, " ");
     if (*text == '\0' || strcasecmp(text, "Z") == 0 || strcasecmp(text, "UTC") == 0 || strcasecmp(text, "GMT") == 0)
         return true;
     if ((*text != '+' && *text != '-') || !isdigit((unsigned char)text[1])) return false;
-    sscanf(text + 1, "%2lld%n", &hours, &end);
+    sscanf(text + 1, "%2ld%n", &hours, &end);
     const char *at = text + 1 + end;
     if (*at == ':') at++;
-    if (isdigit((unsigned char)*at) && sscanf(at, "%2lld%n", &rest, &more) == 1) at += more;
+    if (isdigit((unsigned char)*at) && sscanf(at, "%2ld%n", &rest, &more) == 1) at += more;
     *minutes = (*text == '-' ? -1 : 1) * (60 * hours + rest);
     return at[strspn(at, " ")] == '\0' && hours <= 14 && rest < 60;
 }
 
 bool vt_time_units_parse(const char *text, vt_calendar calendar, vt_time_units *units)
 {
-    long long year = 0, month = 1, day = 1, hour = 0, minute = 0;
+    int64_t year = 0, month = 1, day = 1, hour = 0, minute = 0;
     int end = 0;
     int64_t zone = 0;
     *units = (vt_time_units){0};
@@ -69,13 +69,13 @@ bool vt_time_units_parse(const char *text, vt_calendar calendar, vt_time_units *
     text += unit + strspn(text + unit, " ");
     if (length == 0 || strncasecmp(text, "since ", 6) != 0) return false;
     text += 6 + strspn(text + 6, " ");
-    if (sscanf(text, "%4lld-%2lld-%2lld%n", &year, &month, &day, &end) != 3 || end == 0) return false;
+    if (sscanf(text, "%4ld-%2ld-%2ld%n", &year, &month, &day, &end) != 3 || end == 0) return false;
     text += end;
     const char *time = text + (*text == 'T' ? 1 : strspn(text, " _"));
     if (isdigit((unsigned char)*time) && time > text) {
-        sscanf(time, "%2lld%n", &hour, &end);
+        sscanf(time, "%2ld%n", &hour, &end);
         text = time + end;
-        if (*text == ':' && sscanf(text + 1, "%2lld%n", &minute, &end) == 1) text += 1 + end;
+        if (*text == ':' && sscanf(text + 1, "%2ld%n", &minute, &end) == 1) text += 1 + end;
         if (*text == ':' && isdigit((unsigned char)text[1])) {
             char *after = NULL;
             units->seconds = strtod(text + 1, &after);
@@ -193,15 +193,14 @@ static vt_status check_order(const double *minutes, int64_t times, vt_date zero,
             vt_date_format(vt_date_after(zero, past), before);
             vt_date_format(vt_date_after(zero, now), after);
         }
-        VT_CHECK(
-            difference != 0,
-            "%s: '%s' is %s at both %lld and %lld (counted from 0); every time must come once, or a sample's target "
-            "is not the time after its input",
-            path, name, after, (long long)i - 1, (long long)i);
+        VT_CHECK(difference != 0,
+                 "%s: '%s' is %s at both %ld and %ld (counted from 0); every time must come once, or a sample's target "
+                 "is not the time after its input",
+                 path, name, after, i - 1, i);
         VT_CHECK(difference > 0,
-                 "%s: '%s' goes backwards, from %s at %lld to %s at %lld (counted from 0); put the times in order "
+                 "%s: '%s' goes backwards, from %s at %ld to %s at %ld (counted from 0); put the times in order "
                  "(cdo -sorttimestep), or a sample's target is not the time after its input",
-                 path, name, before, (long long)i - 1, after, (long long)i);
+                 path, name, before, i - 1, after, i);
     }
 done:
     return status;
@@ -268,10 +267,9 @@ static void compare_stretches(vt_time_axis *axis, stretch *stretches, int64_t st
     }
     if (odd != NULL)
         axis->oddity = vt_text_format(
-            "%s: %lld of the %lld times of '%s' lie beside the others, which are %s apart; the first is %s at %lld "
+            "%s: %ld of the %ld times of '%s' lie beside the others, which are %s apart; the first is %s at %ld "
             "(counted from 0). No sample reaches across them; if they are wrong, correct them in the file",
-            path, (long long)count, (long long)times, name, vt_length_format(step, length),
-            vt_date_format(odd->date, date), (long long)odd->first);
+            path, count, times, name, vt_length_format(step, length), vt_date_format(odd->date, date), odd->first);
 }
 
 vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, double precision, const char *path,

@@ -64,8 +64,7 @@ static vt_status add_change(vt_time_statistics *statistics, const vt_date *date,
         statistics->changes =
             vt_statistics_open(statistics->shape.channels, statistics->shape.height, statistics->shape.width);
         statistics->recent = calloc((size_t)(dt * values), sizeof(float));
-        VT_CHECK(statistics->recent != NULL, "out of memory for the last %lld times; a smaller --dt needs less",
-                 (long long)dt);
+        VT_CHECK(statistics->recent != NULL, "out of memory for the last %ld times; a smaller --dt needs less", dt);
     }
     float *oldest = statistics->recent + (statistics->in_row % dt) * values;
     if (statistics->in_row >= dt) {
@@ -125,13 +124,11 @@ static vt_status write_changes(const vt_time_statistics *statistics, const char 
     for (int64_t c = 0; c < channels && any; c++) stds[c] = (float)vt_time_statistics_change_std(statistics, c);
     if (any) {
         VT_TRY(vt_npy_write(path, stds, shape, 4));
-        vt_text_append(notes, "time_diff_stds.npy: the changes over %lld time%s of the files, of %lld pairs of times\n",
-                       (long long)statistics->dt, statistics->dt == 1 ? "" : "s",
-                       (long long)statistics->changes->times);
+        vt_text_append(notes, "time_diff_stds.npy: the changes over %ld time%s of the files, of %ld pairs of times\n",
+                       statistics->dt, statistics->dt == 1 ? "" : "s", statistics->changes->times);
     } else {
         unlink(path);
-        vt_text_append(notes, "no time_diff_stds.npy: no two times of these files are %lld apart\n",
-                       (long long)statistics->dt);
+        vt_text_append(notes, "no time_diff_stds.npy: no two times of these files are %ld apart\n", statistics->dt);
     }
 done:
     free(stds);

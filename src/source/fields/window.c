@@ -120,9 +120,9 @@ static vt_status find_columns(const vt_window_range *range, const vt_fields_abou
         last = degrees;
     }
     VT_CHECK(count == within,
-             "lon_range [%g, %g]: the %lld columns of %s that are within don't lie side by side from west to east (its "
+             "lon_range [%g, %g]: the %ld columns of %s that are within don't lie side by side from west to east (its "
              "longitudes go from %g to %g); choose a range that doesn't reach past both ends of the grid",
-             range->west, range->east, (long long)within, path, longitudes[0], longitudes[grid->columns - 1]);
+             range->west, range->east, within, path, longitudes[0], longitudes[grid->columns - 1]);
     window->first_column = first;
     window->width = count;
     window->period = period;
@@ -171,8 +171,8 @@ char *vt_window_advice(const vt_window_range *range, const vt_fields_about *grid
                 k == 0 ? grid->latitudes[window->first_row + size - 1] : longitude_at(range, grid, &changed, 0);
             const double high =
                 k == 0 ? grid->latitudes[window->first_row] : longitude_at(range, grid, &changed, size - 1);
-            vt_text_append(&text, "%s%s [%g, %g] would be %lld %s", text.length > 0 ? ", " : "", what, low, high,
-                           (long long)size, unit);
+            vt_text_append(&text, "%s%s [%g, %g] would be %ld %s", text.length > 0 ? ", " : "", what, low, high, size,
+                           unit);
         }
     }
     return text.characters;

@@ -54,7 +54,7 @@ static void make_plans(synthetic_set *set)
         const int64_t part = i < options->years ? 0 : 1 + i - options->years, year = VT_SYNTHETIC_FIRST_YEAR + i;
         const int64_t steps[] = {options->steps_per_year, options->valid_steps, options->test_steps};
         if (steps[part] == 0) continue;
-        char *path = vt_text_format("%s/%s/%lld.h5", options->output.directory, parts[part], (long long)year);
+        char *path = vt_text_format("%s/%s/%ld.h5", options->output.directory, parts[part], year);
         set->plans[set->plan_count++] = (year_plan){path, year, i * options->steps_per_year, steps[part], part == 0};
     }
 }
@@ -309,7 +309,7 @@ static vt_status append_time(const synthetic_set *set, int64_t step, year_file *
     const bool written =
         H5Dwrite(out->fields, H5T_NATIVE_FLOAT, out->memory_space, out->file_space, H5P_DEFAULT, set->fields) >= 0;
     const int error = errno; /* HDF5's message hides it among addresses */
-    VT_CHECK(written, "can't write %s at time %lld: %s", out->path, (long long)step,
+    VT_CHECK(written, "can't write %s at time %ld: %s", out->path, step,
              error != 0 ? strerror(error) : vt_hdf5_reason());
     out->waiting_bytes += (int64_t)bytes_of(options, 1);
     if (out->waiting_bytes >= WRITE_BACK_BYTES) {

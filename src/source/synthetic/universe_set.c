@@ -119,7 +119,7 @@ vt_status vt_universe_write(const vt_universe_options *options)
     const int converted = options->npy ? ARRAYS : 0;
     for (int f = 0; f < FILES; f++)
         VT_CHECK(options->box_size[f] % 2 == 0 && options->box_size[f] >= 4,
-                 "box_size %lld: expected an even number from 4 on", (long long)options->box_size[f]);
+                 "box_size %ld: expected an even number from 4 on", options->box_size[f]);
     VT_TRY(vt_output_make_directory(options->output.directory));
     VT_TRY(check_absent(options));
     for (int f = 0; f < FILES; f++)

@@ -344,12 +344,12 @@ vt_status vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, 
 {
     vt_status status = VT_OK;
     uint32_t most = 0;
-    VT_CHECK(read_tokens(corpus, first, count, tokens, &most), "%s: can't read words %lld to %lld: %s",
-             corpus->file_path, (long long)first, (long long)(first + count - 1),
+    VT_CHECK(read_tokens(corpus, first, count, tokens, &most), "%s: can't read words %ld to %ld: %s", corpus->file_path,
+             first, first + count - 1,
              errno != 0 ? strerror(errno) : "it has become shorter than it was when it was opened");
     VT_CHECK(most < corpus->word_count,
-             "%s: words %lld to %lld have changed since it was opened: one is number %u of %lld", corpus->file_path,
-             (long long)first, (long long)(first + count - 1), most, (long long)corpus->word_count);
+             "%s: words %ld to %ld have changed since it was opened: one is number %u of %ld", corpus->file_path, first,
+             first + count - 1, most, corpus->word_count);
 done:
     return status;
 }

@@ -49,7 +49,7 @@ static vt_status read_character(text_reader *text, char bytes[LONGEST_CHARACTER]
     int wanted = 1;
     for (*length = 0; *length < wanted && text->bytes < text->size; text->bytes++) {
         const int byte = getc_unlocked(text->file);
-        VT_CHECK(byte != EOF, "%s: can't read it at byte %lld: %s", text->path, (long long)text->bytes,
+        VT_CHECK(byte != EOF, "%s: can't read it at byte %ld: %s", text->path, text->bytes,
                  ferror(text->file) ? strerror(errno) : "it has become shorter than it was when it was opened");
         if (*length == 0) wanted = byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
         bytes[(*length)++] = (char)byte;
@@ -57,11 +57,11 @@ static vt_status read_character(text_reader *text, char bytes[LONGEST_CHARACTER]
     if (*length == 0) goto done;
     *character = (unsigned char)bytes[0];
     VT_CHECK(*character < 0x80 || vt_text_decode(bytes, (size_t)*length, character) == *length,
-             "%s: line %lld, byte %lld of the file, 0x%02x, is not UTF-8; convert the file, for example with "
+             "%s: line %ld, byte %ld of the file, 0x%02x, is not UTF-8; convert the file, for example with "
              "iconv -f latin1 -t utf-8",
-             text->path, (long long)text->lines + 1, (long long)begin, (unsigned char)bytes[0]);
-    VT_CHECK(*character != 0, "%s: line %lld, byte %lld of the file is NUL; a text file was expected", text->path,
-             (long long)text->lines + 1, (long long)begin);
+             text->path, text->lines + 1, begin, (unsigned char)bytes[0]);
+    VT_CHECK(*character != 0, "%s: line %ld, byte %ld of the file is NUL; a text file was expected", text->path,
+             text->lines + 1, begin);
     text->lines += *character == '\n';
 done:
     return status;
@@ -159,9 +159,9 @@ vt_status vt_split_file(FILE *file, int64_t size, const char *path, bool lower,
             add_bytes(&word, bytes, (size_t)length);
             is_ascii = is_ascii && character < 0x80;
             VT_CHECK(word.length <= VT_LONGEST_WORD,
-                     "%s: line %lld, byte %lld of the file: a word of more than %d bytes begins here; words have "
+                     "%s: line %ld, byte %ld of the file: a word of more than %d bytes begins here; words have "
                      "blanks between them",
-                     path, (long long)text.lines + 1, (long long)(text.bytes - (int64_t)word.length), VT_LONGEST_WORD);
+                     path, text.lines + 1, text.bytes - (int64_t)word.length, VT_LONGEST_WORD);
         } else if (word.length > 0) {
             const word_bytes *own = lower ? lower_word(&word, is_ascii, &lowered) : &word;
             facts->words++;

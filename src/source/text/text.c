@@ -174,18 +174,17 @@ static vt_status open_text(const vt_config *config, vt_text_source *own)
     VT_TRY(vt_text_vocabulary(config, &own->vocabulary));
     const int64_t words = own->vocabulary->count;
     VT_CHECK(words <= config->vocab_size,
-             "vocab_size %lld is less than the %lld words of the training text; leave it out",
-             (long long)config->vocab_size, (long long)words);
+             "vocab_size %ld is less than the %ld words of the training text; leave it out", config->vocab_size, words);
     const bool own_words = set == VT_SET_TRAINING && config->vocabulary == NULL;
     VT_TRY(vt_corpus_open(path, own_words ? NULL : own->vocabulary, &options, &own->corpus));
     const vt_corpus *corpus = own->corpus;
     own->source.whole_count = vt_text_windows(corpus->head.token_count, config->seq_len, config->stride);
     VT_CHECK(own->source.whole_count > 0,
-             "%s has %lld known tokens (and %lld of words that are not in the vocabulary), but a window of seq_len "
-             "%lld needs "
-             "%lld; use a longer text, or a smaller --seq_len",
-             path, (long long)(corpus->head.words - corpus->head.unknown), (long long)corpus->head.unknown,
-             (long long)config->seq_len, (long long)config->seq_len + 1);
+             "%s has %ld known tokens (and %ld of words that are not in the vocabulary), but a window of seq_len "
+             "%ld needs "
+             "%ld; use a longer text, or a smaller --seq_len",
+             path, corpus->head.words - corpus->head.unknown, corpus->head.unknown, config->seq_len,
+             config->seq_len + 1);
 done:
     return status;
 }
@@ -230,12 +229,12 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
         return;
     }
     vt_log_info("reading: %s", threads);
-    vt_text_append(&line, "text: %lld training tokens, %lld words", (long long)sets[0]->corpus->head.token_count,
-                   (long long)sets[0]->vocabulary->count);
+    vt_text_append(&line, "text: %ld training tokens, %ld words", sets[0]->corpus->head.token_count,
+                   sets[0]->vocabulary->count);
     for (int i = 0; i < SETS; i++) {
         if (sets[i] == NULL || sets[i]->corpus->head.unknown == 0) continue;
-        vt_text_append(&line, "%s %lld of %lld %s tokens", lacking++ == 0 ? ";" : " and",
-                       (long long)sets[i]->corpus->head.unknown, (long long)sets[i]->corpus->head.words, set_names[i]);
+        vt_text_append(&line, "%s %ld of %ld %s tokens", lacking++ == 0 ? ";" : " and", sets[i]->corpus->head.unknown,
+                       sets[i]->corpus->head.words, set_names[i]);
     }
     if (lacking > 0)
         vt_text_append(&line, " are not among them: %s",
@@ -256,8 +255,8 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
 static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     const vt_text_source *own = (const vt_text_source *)source;
-    snprintf(buffer, (size_t)size, "%s, tokens %lld to %lld", source->path, (long long)(sample * own->config->stride),
-             (long long)(sample * own->config->stride + own->config->seq_len));
+    snprintf(buffer, (size_t)size, "%s, tokens %ld to %ld", source->path, sample * own->config->stride,
+             sample * own->config->stride + own->config->seq_len);
 }
 
 /* ---- reading ---- */

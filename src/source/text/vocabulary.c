@@ -102,15 +102,15 @@ vt_status vt_vocabulary_read(const char *path, vt_vocabulary **vocabulary)
     VT_TRY(vt_file_open(path, &file, NULL));
     while ((length = vt_file_line(file, &line, &size)) > 0) {
         if (line[length - 1] == '\n') length--;
-        VT_CHECK(length < VT_FILE_LONGEST_LINE, "%s: line %lld is longer than a word can be; expected a word a line",
-                 path, (long long)own->count + 1);
+        VT_CHECK(length < VT_FILE_LONGEST_LINE, "%s: line %ld is longer than a word can be; expected a word a line",
+                 path, own->count + 1);
         VT_CHECK(length > 0 && memchr(line, '\0', length) == NULL && vt_vocabulary_find(own, line, length) < 0,
-                 "%s: line %lld is empty, holds NUL or stands there twice; expected a word a line", path,
-                 (long long)own->count + 1);
+                 "%s: line %ld is empty, holds NUL or stands there twice; expected a word a line", path,
+                 own->count + 1);
         vt_vocabulary_add(own, line, length, 0);
     }
     VT_CHECK(!ferror(file), "%s: can't read the vocabulary: %s", path, strerror(errno));
-    VT_CHECK(own->count > 1, "%s: a vocabulary has at least two words, this one has %lld", path, (long long)own->count);
+    VT_CHECK(own->count > 1, "%s: a vocabulary has at least two words, this one has %ld", path, own->count);
 done:
     if (file != NULL) fclose(file);
     free(line);

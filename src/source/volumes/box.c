@@ -24,13 +24,13 @@ static vt_status check_shape(const vt_box *box, const char *what, const int64_t 
 {
     vt_status status = VT_OK;
     VT_CHECK(points[0] == points[1] && points[1] == points[2],
-             "%s: %s has %lld × %lld × %lld points, but a box has equal sides", box->path, what, (long long)points[0],
-             (long long)points[1], (long long)points[2]);
-    VT_CHECK(box->channels >= channels, "%s: %s has %lld channels, but %lld are needed", box->path, what,
-             (long long)box->channels, (long long)channels);
+             "%s: %s has %ld × %ld × %ld points, but a box has equal sides", box->path, what, points[0], points[1],
+             points[2]);
+    VT_CHECK(box->channels >= channels, "%s: %s has %ld channels, but %ld are needed", box->path, what, box->channels,
+             channels);
     VT_CHECK(box->side == VT_UNSET_INTEGER || box->side <= box->extent,
-             "%s: %s has %lld points along each axis, but box_size says %lld; use a smaller box_size, or None",
-             box->path, what, (long long)box->extent, (long long)box->side);
+             "%s: %s has %ld points along each axis, but box_size says %ld; use a smaller box_size, or None", box->path,
+             what, box->extent, box->side);
 done:
     return status;
 }
@@ -166,7 +166,7 @@ static vt_status read_bytes(const vt_box *box, int64_t offset, int64_t bytes, vo
 {
     vt_status status = VT_OK;
     const int64_t got = vt_file_read_at(box->descriptor, to, bytes, offset);
-    VT_CHECK(got == bytes, "can't read %s at byte %lld: %s", box->path, (long long)(offset + got),
+    VT_CHECK(got == bytes, "can't read %s at byte %ld: %s", box->path, offset + got,
              errno == 0 ? "the file ends before" : strerror(errno));
 done:
     return status;
@@ -382,9 +382,9 @@ vt_status vt_box_keep(vt_box *box)
     char *key = NULL;
     const int64_t n = box->extent;
     VT_CHECK(fstat(box->descriptor, &info) == 0, "can't look at %s: %s", box->path, strerror(errno));
-    key = vt_text_format("%llu %llu %lld %lld.%09ld %s %lld", (unsigned long long)info.st_dev,
-                         (unsigned long long)info.st_ino, (long long)info.st_size, (long long)info.st_mtim.tv_sec,
-                         (long)info.st_mtim.tv_nsec, box->name != NULL ? box->name : "", (long long)box->channels);
+    key = vt_text_format("%llu %llu %ld %ld.%09ld %s %ld", (unsigned long long)info.st_dev,
+                         (unsigned long long)info.st_ino, info.st_size, info.st_mtim.tv_sec, (long)info.st_mtim.tv_nsec,
+                         box->name != NULL ? box->name : "", box->channels);
     VT_TRY(vt_shared_box_open(key, (size_t)(n * n * n * box->channels) * sizeof(float), fill, box, &box->shared));
     box->memory = (const float *)(const void *)box->shared->memory;
     box->reach = VT_BOX_MEMORY;

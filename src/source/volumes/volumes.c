@@ -144,13 +144,13 @@ static vt_status open_boxes(const vt_config *config, volumes_source *volumes)
     }
     const vt_box *input = volumes->boxes[0], *target = volumes->boxes[1];
     const bool of_one_file = input->name != NULL;
-    VT_CHECK(input->side == target->side, "%s%s%s has %lld points along each axis, but %s has %lld", input->path,
-             of_one_file ? ": " : "", of_one_file ? input->name : "", (long long)input->side,
-             of_one_file ? target->name : target->path, (long long)target->side);
+    VT_CHECK(input->side == target->side, "%s%s%s has %ld points along each axis, but %s has %ld", input->path,
+             of_one_file ? ": " : "", of_one_file ? input->name : "", input->side,
+             of_one_file ? target->name : target->path, target->side);
     VT_CHECK(input->side >= config->data_size,
-             "%s: the box has %lld points along each axis, fewer than data_size %lld; use a larger box, or a smaller "
+             "%s: the box has %ld points along each axis, fewer than data_size %ld; use a larger box, or a smaller "
              "data_size",
-             input->path, (long long)input->side, (long long)config->data_size);
+             input->path, input->side, config->data_size);
 done:
     return status;
 }
@@ -200,10 +200,9 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     vt_log_info("reading: %s%s%s", reading_name(sets[0]), training->is_constant ? "" : ", ",
                 training->is_constant ? "" : threads);
     if (training->is_constant) return;
-    vt_log_info(
-        "boxes: %s, %lld³ points, and %s, %lld³; samples are cubes of %lld³ at random places, turned in %d ways%s",
-        training->path, (long long)points_of(sets[0]), validation->path, (long long)points_of(sets[1]),
-        (long long)sets[0]->config->data_size, VT_TURNS, sets[0]->config->rotate_vectors ? ", velocities too" : "");
+    vt_log_info("boxes: %s, %ld³ points, and %s, %ld³; samples are cubes of %ld³ at random places, turned in %d ways%s",
+                training->path, points_of(sets[0]), validation->path, points_of(sets[1]), sets[0]->config->data_size,
+                VT_TURNS, sets[0]->config->rotate_vectors ? ", velocities too" : "");
     if (training->obstacle == NULL) return;
     if (sets[0]->config->data_loader_config == VT_LOADER_DIRECT)
         vt_log_warning("data_loader_config asks to read past HDF5, but HDF5 has to read the box: %s",
@@ -216,9 +215,8 @@ static void describe(const vt_source *source, int64_t sample, char *buffer, int6
 {
     const volumes_source *volumes = (const volumes_source *)source;
     const vt_cube cube = cube_of(volumes, sample, 0);
-    snprintf(buffer, (size_t)size, "%s, cube from point [%lld, %lld, %lld] on, transformation %d", source->path,
-             (long long)cube.corner[0], (long long)cube.corner[1], (long long)cube.corner[2],
-             (int)(cube.turn - vt_turns) + 1);
+    snprintf(buffer, (size_t)size, "%s, cube from point [%ld, %ld, %ld] on, transformation %d", source->path,
+             cube.corner[0], cube.corner[1], cube.corner[2], (int)(cube.turn - vt_turns) + 1);
 }
 
 /* ---- looking for the number that made a loss infinite ---- */
@@ -238,10 +236,10 @@ static vt_status check(vt_source *source, int64_t sample)
         VT_TRY(vt_box_read(box, &cube, &decoder, values));
         for (int64_t i = 0; i < count; i++) {
             const int64_t point = i / channels, side = cube.side;
-            VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %lld, point [%lld, %lld, %lld]",
-                     box->path, box->name != NULL ? box->name : "", box->name != NULL ? " " : "", (double)values[i],
-                     (long long)(i % channels), (long long)(cube.corner[0] + point / side / side),
-                     (long long)(cube.corner[1] + point / side % side), (long long)(cube.corner[2] + point % side));
+            VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %ld, point [%ld, %ld, %ld]", box->path,
+                     box->name != NULL ? box->name : "", box->name != NULL ? " " : "", (double)values[i], i % channels,
+                     cube.corner[0] + point / side / side, cube.corner[1] + point / side % side,
+                     cube.corner[2] + point % side);
         }
     }
 done:

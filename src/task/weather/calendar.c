@@ -131,14 +131,14 @@ int64_t vt_date_of_file_name(const char *path, vt_date *date)
 
 bool vt_date_parse(const char *text, vt_calendar calendar, vt_date *date)
 {
-    long long year, month, day, hour = 0, minute = 0;
+    int64_t year, month, day, hour = 0, minute = 0;
     int end = 0, more = 0;
-    if (sscanf(text, "%4lld-%2lld-%2lld%n", &year, &month, &day, &end) != 3 || end == 0) return false;
+    if (sscanf(text, "%4ld-%2ld-%2ld%n", &year, &month, &day, &end) != 3 || end == 0) return false;
     const char *rest = text + end;
-    if ((*rest == 'T' || *rest == ' ' || *rest == '_') && sscanf(rest + 1, "%2lld%n", &hour, &more) == 1) {
+    if ((*rest == 'T' || *rest == ' ' || *rest == '_') && sscanf(rest + 1, "%2ld%n", &hour, &more) == 1) {
         rest += 1 + more;
         more = 0;
-        if (*rest == ':' && sscanf(rest + 1, "%2lld%n", &minute, &more) == 1) rest += 1 + more;
+        if (*rest == ':' && sscanf(rest + 1, "%2ld%n", &minute, &more) == 1) rest += 1 + more;
         if (strncmp(rest, ":00", 3) == 0) rest += 3;
     }
     if (*rest == 'Z') rest++;
@@ -230,7 +230,7 @@ bool vt_length_parse(const char *text, int64_t *length)
     enum { MOST = 100000 };
     char *unit = NULL;
     if (!isdigit((unsigned char)text[0])) return false;
-    const long long count = strtoll(text, &unit, 10);
+    const int64_t count = strtoll(text, &unit, 10);
     unit += strspn(unit, " ");
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (vt_text_place(unit, strlen(unit), units[i].names) < 0 || count < 1 || count > MOST) continue;
@@ -250,11 +250,11 @@ const char *vt_length_format(int64_t length, char buffer[VT_DATE_SIZE])
 {
     const int64_t months = months_of(length);
     if (months != 0)
-        snprintf(buffer, VT_DATE_SIZE, "%lld month%s", (long long)months, months == 1 ? "" : "s");
+        snprintf(buffer, VT_DATE_SIZE, "%ld month%s", months, months == 1 ? "" : "s");
     else if (is_told_in_hours(length))
         snprintf(buffer, VT_DATE_SIZE, "%.9g h", (double)length / 60);
     else
-        snprintf(buffer, VT_DATE_SIZE, "%lld min", (long long)length);
+        snprintf(buffer, VT_DATE_SIZE, "%ld min", length);
     return buffer;
 }
 
@@ -287,7 +287,7 @@ const char *vt_date_format(vt_date date, char buffer[VT_DATE_SIZE])
 {
     int64_t day;
     const int64_t minutes = vt_date_of_day(date), month = vt_date_month(date, &day);
-    snprintf(buffer, VT_DATE_SIZE, "%04lld-%02lld-%02lld %02lld:%02lld", (long long)month / 12,
-             (long long)month % 12 + 1, (long long)day, (long long)minutes / 60, (long long)minutes % 60);
+    snprintf(buffer, VT_DATE_SIZE, "%04ld-%02ld-%02ld %02ld:%02ld", month / 12, month % 12 + 1, day, minutes / 60,
+             minutes % 60);
     return buffer;
 }

@@ -155,7 +155,7 @@ const char vt_ensemble_columns[] =
 
 void vt_ensemble_print(FILE *file, const vt_scores *ensemble, int64_t lead, int64_t channel)
 {
-    fprintf(file, ",%lld", (long long)ensemble->options.members);
+    fprintf(file, ",%ld", ensemble->options.members);
     vt_csv_number(file, vt_ensemble_spread(ensemble, lead, channel));
     for (int scale = 0; scale < SCALES; scale++) {
         vt_csv_number(file, vt_ensemble_ratio(ensemble, lead, channel, scale));
@@ -177,7 +177,7 @@ vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path)
         const double frequency = vt_ensemble_rank(ensemble, lead, channel, rank);
         vt_csv_text(file, ensemble->options.names[channel]);
         vt_csv_number(file, vt_length_hours((lead + 1) * ensemble->options.step));
-        fprintf(file, ",%lld", (long long)rank);
+        fprintf(file, ",%ld", rank);
         vt_csv_number(file, frequency);
         vt_csv_number(file, frequency * (double)ranks); /* 1: as often as in a flat histogram */
         if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);

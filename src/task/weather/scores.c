@@ -202,7 +202,7 @@ double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, do
 const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32])
 {
     if (channel_names != NULL && channel_names[channel][0] != '\0') return channel_names[channel];
-    snprintf(buffer, 32, "channel %lld", (long long)channel);
+    snprintf(buffer, 32, "channel %ld", channel);
     return buffer;
 }
 
@@ -213,7 +213,7 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
     fputc(',', file);
     vt_csv_text(file, variable->units);
     vt_csv_number(file, vt_length_hours((lead + 1) * scores->options.step));
-    fprintf(file, ",%lld", (long long)vt_scores_cell(scores, lead, channel)[VT_SCORE_TIMES]);
+    fprintf(file, ",%.0f", vt_scores_cell(scores, lead, channel)[VT_SCORE_TIMES]);
     for (int which = 0; which <= VT_SCORE_CLIMATOLOGY; which++)
         vt_csv_number(file, vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + which));
     for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)

@@ -37,12 +37,11 @@ char *vt_seasonal_terms(int64_t harmonics, int64_t times_of_day, int64_t minutes
 {
     vt_text text = {0};
     vt_text_append(&text, "a mean");
-    if (harmonics > 0)
-        vt_text_append(&text, " and %lld harmonic%s of the year", (long long)harmonics, harmonics > 1 ? "s" : "");
+    if (harmonics > 0) vt_text_append(&text, " and %ld harmonic%s of the year", harmonics, harmonics > 1 ? "s" : "");
     if (minutes == VT_SEASONAL_ANY_TIME)
         vt_text_append(&text, " for any time of day");
     else
-        vt_text_append(&text, " for %s%lld time%s of day", times_of_day > 1 ? "each of " : "", (long long)times_of_day,
+        vt_text_append(&text, " for %s%ld time%s of day", times_of_day > 1 ? "each of " : "", times_of_day,
                        times_of_day > 1 ? "s" : "");
     return text.characters;
 }
@@ -81,11 +80,10 @@ static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
     VT_TRY(vt_tensor_file_get_text(file, "first", &first));
     VT_TRY(vt_tensor_file_get_text(file, "last", &last));
     VT_CHECK(seasonal->harmonics >= 0 && seasonal->harmonics <= VT_SEASONAL_HARMONICS,
-             "climatology_path: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`",
-             seasonal->path, (long long)seasonal->harmonics, VT_SEASONAL_HARMONICS);
+             "climatology_path: %s has %ld harmonics, expected 0 to %d; make it again with `vitrain stats`",
+             seasonal->path, seasonal->harmonics, VT_SEASONAL_HARMONICS);
     terms = vt_seasonal_terms(seasonal->harmonics, seasonal->slots, seasonal->minutes[0]);
-    seasonal->facts.description =
-        vt_text_format("%s, fitted to %lld times, %s to %s", terms, (long long)times, first, last);
+    seasonal->facts.description = vt_text_format("%s, fitted to %ld times, %s to %s", terms, times, first, last);
     VT_TRY(read_checksum(file, &seasonal->facts.checksum));
     if (vt_tensor_file_has(file, "about")) VT_TRY(vt_tensor_file_get_text(file, "about", &seasonal->facts.about));
 done:
@@ -156,17 +154,16 @@ static vt_status find_part(vt_tensor_file *file, const vt_seasonal *seasonal, co
     const bool fits =
         shape.dimensions == 5 && shape.shape[0] == seasonal->slots && shape.shape[1] == 1 + 2 * seasonal->harmonics;
     VT_CHECK(fits && shape.shape[2] >= options->channels,
-             "climatology_path: /coefficients of %s is %s, expected [%lld, %lld, C, rows, columns] with C at least "
-             "%lld, the channels in use; make it again with `vitrain stats`",
-             options->path, found, (long long)seasonal->slots, (long long)(1 + 2 * seasonal->harmonics),
-             (long long)options->channels);
+             "climatology_path: /coefficients of %s is %s, expected [%ld, %ld, C, rows, columns] with C at least "
+             "%ld, the channels in use; make it again with `vitrain stats`",
+             options->path, found, seasonal->slots, 1 + 2 * seasonal->harmonics, options->channels);
     const bool is_window = shape.shape[3] == options->height && shape.shape[4] == options->width;
     const bool is_grid = shape.shape[3] == options->grid_height && shape.shape[4] == options->grid_width;
     VT_CHECK(is_window || is_grid,
-             "climatology_path: %s is of a grid of [%lld, %lld], neither the window [%lld, %lld] nor the grid [%lld, "
-             "%lld] of the data; make it again with `vitrain stats`",
-             options->path, (long long)shape.shape[3], (long long)shape.shape[4], (long long)options->height,
-             (long long)options->width, (long long)options->grid_height, (long long)options->grid_width);
+             "climatology_path: %s is of a grid of [%ld, %ld], neither the window [%ld, %ld] nor the grid [%ld, "
+             "%ld] of the data; make it again with `vitrain stats`",
+             options->path, shape.shape[3], shape.shape[4], options->height, options->width, options->grid_height,
+             options->grid_width);
     const bool cut = is_grid && !(is_window && begins_as_window(file, options));
     *part = (file_part){cut ? options->first_row : 0, cut ? options->first_column : 0, shape.shape[4]};
 done:
@@ -196,9 +193,9 @@ static vt_status check_coordinate(vt_tensor_file *file, const vt_seasonal_option
         const double value = (double)values[(first + i) % there];
         const double apart = fabs(axis == 0 ? value - expected[i] : remainder(value - expected[i], 360));
         VT_CHECK(apart <= 1e-3,
-                 "climatology_path: %s is of another grid: its %s %lld is at %g degrees, that of the data at %g; make "
+                 "climatology_path: %s is of another grid: its %s %ld is at %g degrees, that of the data at %g; make "
                  "it again with `vitrain stats`",
-                 options->path, axis == 0 ? "row" : "column", (long long)i, value, expected[i]);
+                 options->path, axis == 0 ? "row" : "column", i, value, expected[i]);
     }
 done:
     free(values);
@@ -385,9 +382,9 @@ vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds)
     for (int64_t c = 0; c < seasonal->channels; c++) {
         stds[c] = seasonal->facts.departure_stds[c];
         VT_CHECK(isfinite(stds[c]) && stds[c] > 0,
-                 "climatology_path: %s holds %g as the standard deviation of channel %lld's departures: a channel that "
+                 "climatology_path: %s holds %g as the standard deviation of channel %ld's departures: a channel that "
                  "never departs from its climatology can't be normalised; leave it out, or use --normalise=mean",
-                 seasonal->path, (double)stds[c], (long long)c);
+                 seasonal->path, (double)stds[c], c);
     }
 done:
     return status;

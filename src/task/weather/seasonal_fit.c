@@ -96,9 +96,9 @@ static vt_status find_slot(vt_seasonal_fit *fit, int64_t minute, slot **result)
     added->right_hand_side = calloc(basis * values, sizeof(double));
     if (fit->options.masked) added->point_matrix = calloc((size_t)triangle_of(fit->basis) * values, sizeof(double));
     VT_CHECK(added->right_hand_side != NULL && (!fit->options.masked || added->point_matrix != NULL),
-             "out of memory for the climatology, which needs %s for each of at least %lld times of day; fewer "
+             "out of memory for the climatology, which needs %s for each of at least %ld times of day; fewer "
              "--harmonics need less",
-             vt_text_bytes((double)(values * basis * sizeof(double)), bytes), (long long)fit->slot_count + 1);
+             vt_text_bytes((double)(values * basis * sizeof(double)), bytes), fit->slot_count + 1);
     fit->slots = vt_reallocate(fit->slots, (size_t)fit->slot_count + 1, sizeof(slot *), "the climatology");
     memmove(fit->slots + at + 1, fit->slots + at, (size_t)(fit->slot_count - at) * sizeof(slot *));
     fit->slot_count++;
@@ -367,8 +367,7 @@ static char *summary_of(const vt_seasonal_fit *fit, int64_t basis, int64_t gap)
 {
     char *terms = vt_seasonal_terms((basis - 1) / 2, fit->slot_count, fit->slots[0]->minute);
     if (basis == fit->basis) return terms;
-    char *text =
-        vt_text_format("%s alone, as the times leave %lld days of the year without one", terms, (long long)gap);
+    char *text = vt_text_format("%s alone, as the times leave %ld days of the year without one", terms, gap);
     free(terms);
     return text;
 }

@@ -108,7 +108,7 @@ vt_status vt_spectra_write(const vt_scores *spectra, const char *path)
                 const double target = vt_spectra_power(spectra, lead, c, m, true);
                 vt_csv_text(file, spectra->options.names[c]);
                 vt_csv_number(file, vt_length_hours((lead + 1) * spectra->options.step));
-                fprintf(file, ",%lld", (long long)m);
+                fprintf(file, ",%ld", m);
                 vt_csv_number(file, forecast);
                 vt_csv_number(file, target);
                 vt_csv_number(file, forecast / target);

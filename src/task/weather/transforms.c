@@ -78,7 +78,7 @@ static vt_status find_channel(const char *option, const char *name, const char *
     if (at != NULL) memmove(at, at + 1, strlen(at));
     *channel = -1;
     if (names == NULL && (!vt_text_to_integer(name, channel) || *channel >= channels)) *channel = -1;
-    if (names == NULL) vt_text_append(&there, "no names, but the numbers 0 to %lld", (long long)channels - 1);
+    if (names == NULL) vt_text_append(&there, "no names, but the numbers 0 to %ld", channels - 1);
     for (int64_t c = 0; c < channels && names != NULL; c++) {
         if (strcmp(names[c], name) == 0 || strcmp(names[c], plain) == 0) *channel = c;
         vt_text_append(&there, "%s%s", c > 0 ? ", " : "", names[c]);
