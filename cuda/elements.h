@@ -192,7 +192,7 @@ __device__ static inline int vt_count(int64_t columns, int64_t first)
 }
 
 /* Shares out the groups of rows × columns among the grid's threads: each calls work(row, column, count) for its own,
- * where count is how many columns a group has from `column` on. */
+ * where count is how many columns a group has from `column` on. A `return` of work ends that group alone. */
 template <typename function>
 __device__ static inline void vt_each_group(int64_t rows, int64_t columns, const function &work)
 {

@@ -162,7 +162,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_key_gradient_kernel(const __grid_constant__ vt_box_map queries, const __grid_constant__ vt_box_map dout,
                               const wgmma_arguments a)
 {
-    typedef block_shape<D, GROUPS, QUERIES, STAGES, QUERIES * 4> shape;
+    typedef block_shape<D, GROUPS, QUERIES, STAGES, true> shape;
     VT_ALIGNED_SHARED(shared);
     const vt_shared stages = vt_shared_address(shared), full = stages + shape::BARRIERS, empty = full + 8 * STAGES;
     const block_place p = find_place<D, 64 * GROUPS>(a, a.keys);
@@ -228,7 +228,7 @@ template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int ST
 static bool launch(vt_backend *backend, wgmma_arguments a, int64_t batch)
 {
     typedef block_shape<D, QUERY_GROUPS, KEYS, STAGES> of_queries;
-    typedef block_shape<D, KEY_GROUPS, QUERIES, STAGES, QUERIES * 4> of_keys;
+    typedef block_shape<D, KEY_GROUPS, QUERIES, STAGES, true> of_keys;
     vt_box_map keys, values, queries, dout;
     if (!vt_map_boxes(&keys, a.k, batch, a.keys, KEYS, D) || !vt_map_boxes(&values, a.v, batch, a.keys, KEYS, D) ||
         !vt_map_boxes(&queries, a.q, batch, a.queries, QUERIES, D) ||

@@ -75,18 +75,18 @@ VT_INLINE void release(vt_shared barrier)
 }
 
 /* A block with GROUPS warpgroups beside the producer's, and its ring: a stage has two tiles of ROWS rows, which are
- * keys and values, or queries and dout; behind the latter, TERM_BYTES of log_sum2 and as many of delta. A block starts
+ * keys and values, or queries and dout; with TERMS, the rows' log_sum2 and delta stand behind them. A block starts
  * with as many registers a thread as 65536 allow, and can only pass round among its warpgroups what it started with: a
  * warpgroup that asks for more waits forever. */
-template <int D, int GROUPS_, int ROWS_, int STAGES_, int TERM_BYTES_ = 0> struct block_shape {
+template <int D, int GROUPS_, int ROWS_, int STAGES_, bool TERMS = false> struct block_shape {
     enum {
         GROUPS = GROUPS_,
         ROWS = ROWS_,
         STAGES = STAGES_,
-        TERM_BYTES = TERM_BYTES_,
+        TERM_BYTES = TERMS ? ROWS_ * 4 : 0,
         PANEL_BYTES = ROWS_ * 32,
         TILE_BYTES = D / 16 * PANEL_BYTES,
-        STAGE_BYTES = (2 * TILE_BYTES + 2 * TERM_BYTES_ + 1023) / 1024 * 1024,
+        STAGE_BYTES = (2 * TILE_BYTES + 2 * TERM_BYTES + 1023) / 1024 * 1024,
         BARRIERS = STAGES_ * STAGE_BYTES, /* full [STAGES], empty [STAGES] */
         SHARED_BYTES = BARRIERS + 2 * STAGES_ * 8,
         THREADS = 128 * GROUPS_ + 128,
@@ -94,7 +94,7 @@ template <int D, int GROUPS_, int ROWS_, int STAGES_, int TERM_BYTES_ = 0> struc
         PRODUCER = 24,
         CONSUMER = GROUPS_ == 2 ? 240 : 160
     };
-    static_assert(STAGES_ >= 3, "a warpgroup waits for the next tile while it holds two");
+    static_assert(STAGES_ >= 3, "for a query, a warpgroup waits for the next tile while it holds two");
     static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
     static_assert(GROUPS_ == 2 || GROUPS_ == 3, "other numbers of warpgroups have not been tried");
     static_assert(GROUPS_ * CONSUMER + PRODUCER <= (GROUPS_ + 1) * START, "more registers than the block has");
@@ -197,7 +197,7 @@ VT_INLINE void multiply_rows(float (&result)[COUNT], const uint32_t (&a)[D / 4],
     vt_wgmma_commit();
 }
 
-/* sums [64, columns of a tile] += a [64, ROWS] × the tile, as a group of products. */
+/* sums [64, columns of a tile] += a [64, ROWS] × the tile, as a group of products of 16 rows, which are 512 bytes. */
 template <int ROWS, int COUNT>
 VT_INLINE void add_product(float (&sums)[COUNT], const uint32_t (&a)[ROWS / 4], uint64_t tile)
 {

@@ -158,32 +158,34 @@ GPU_TEST(sum_of_squares_adds)
     }
 }
 
-/* ---- a bias: a position with one token ---- */
+/* ---- positions of few tokens; of one, which is a bias ---- */
 
-static void check_bias(vt_backend *b, int64_t rows, int64_t columns)
+static void check_position(vt_backend *b, int64_t tokens, int64_t samples, int64_t columns)
 {
-    guarded x = guarded_random(rows, columns, 1, 1), y = guarded_copy(&x), bias = guarded_random(1, columns, 2, 1);
-    guarded dbias = guarded_copy(&bias), expected = guarded_copy(&bias), sum = guarded_copy(&x);
-    for (int64_t c = 0; c < columns; c++) {
-        double total = 0;
-        for (int64_t r = 0; r < rows; r++) {
-            total += (double)x.matrix.data[r * x.matrix.stride + c];
-            sum.matrix.data[r * sum.matrix.stride + c] += bias.matrix.data[c];
+    guarded x = guarded_random(tokens * samples, columns, 1, 1), y = guarded_copy(&x), sum = guarded_copy(&x);
+    guarded own = guarded_random(tokens, columns, 2, 1), down = guarded_copy(&own), expected = guarded_copy(&own);
+    for (int64_t token = 0; token < tokens; token++)
+        for (int64_t c = 0; c < columns; c++) {
+            double total = 0;
+            for (int64_t r = token; r < tokens * samples; r += tokens) {
+                total += (double)x.matrix.data[r * x.matrix.stride + c];
+                sum.matrix.data[r * sum.matrix.stride + c] += own.matrix.data[token * own.matrix.stride + c];
+            }
+            expected.matrix.data[token * expected.matrix.stride + c] += (float)total;
         }
-        expected.matrix.data[c] += (float)total;
-    }
-    b->position_add(b, y.matrix, bias.matrix);
-    b->position_backward(b, x.matrix, dbias.matrix);
-    guarded_compare(&y, &sum, 0, "position_add of one token");
-    guarded_compare(&dbias, &expected, 4 * unit, "position_backward of one token");
+    b->position_add(b, y.matrix, own.matrix);
+    b->position_backward(b, x.matrix, down.matrix);
+    guarded_compare(&y, &sum, 0, "position_add of few tokens");
+    guarded_compare(&down, &expected, 4 * unit, "position_backward of few tokens");
 }
 
-GPU_TEST(position_of_one_token_is_a_bias)
+GPU_TEST(positions_of_few_tokens)
 {
     FOR_EACH_BACKEND(isa, b)
     {
-        check_bias(b, 1, 7);
-        check_bias(b, 1013, 97);
-        check_bias(b, 97, 1);
+        check_position(b, 1, 1, 7);
+        check_position(b, 1, 1013, 97);
+        check_position(b, 1, 97, 1);
+        check_position(b, 3, 70, 97);
     }
 }

@@ -142,8 +142,17 @@ TEST(a_product_that_is_refused)
                strstr(vt_error_text(), ": a status; report it") != NULL,
            "%s", vt_error_text());
     vt_error_clear();
-    _Alignas(64) float dweight[12] = {0};
+    f.state.failed = false;
+    f.cuda.linear_backward_input(&f.cuda, y.own, weight.own, x.own);
+    EXPECT(f.state.failed && strstr(vt_error_text(), "no product of 4 × 5 × 3 numbers") != NULL, "%s", vt_error_text());
+    vt_error_clear();
+    _Alignas(64) float dweight[12] = {0}, bias[4] = {1, 2, 3}, before[18];
     twins dy = make(VT_FLOAT32, 5, 3, 4);
+    memcpy(before, dy.own.data, sizeof before);
+    fake.refuses_bias = true;
+    f.cuda.linear_forward(&f.cuda, x.own, weight.own, bias, NULL, dy.own);
+    EXPECT(memcmp(before, dy.own.data, sizeof before) == 0, "a bias was added to a product that was refused");
+    vt_error_clear();
     f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight, NULL);
     EXPECT(strstr(vt_error_text(), "no weight gradient of 4 × 3 × 5 numbers (types 1, 0, 0; rows of 7, 6, 4") != NULL,
            "%s", vt_error_text());

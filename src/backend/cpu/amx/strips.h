@@ -130,8 +130,8 @@ static void run_strips(vt_backend *backend, const strip_work *w, shares strips, 
     }
 }
 
-/* Where not even one block of rows fits the cache: strips of as many rows as fit it with their part of one run and
- * their sums. */
+/* Where not even one block of rows fits the cache (backward of a language model's head): strips of as many rows as fit
+ * it with their part of one run and their sums. */
 static void multiply_deep_strips(vt_backend *backend, const strip_work *w)
 {
     const int64_t step = terms_of(w->left.type) * TILE_PAIRS, threads = vt_cpu_threads(backend);

@@ -94,8 +94,8 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
                 if (last && w->to.finish != FINISH_SUM) look_ahead(&w->to.active, first + r, count, panel * PANEL);
                 product_by_rows(count, left + r * left_stride, left_stride, right, depth, sums + r * PANEL, PANEL,
                                 run > 0, next);
-                /* in one pass: the rows are often a power of two apart, so only few of them fit the first-level
-                 * cache */
+                /* in one pass, while the sums are in the first-level cache: the rows are often a power of two apart, so
+                 * only few of them fit it */
                 if (last) finish_sums(&w->to, sums + r * PANEL, first + r, count, panel * PANEL);
             }
         }
@@ -125,7 +125,6 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
 /* to = left weightᵀ if `across`, else left weight. */
 static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
 {
-    enum { ROWS = 16 };
     strip_work w = {.left = left,
                     .to = to,
                     .deep = left.columns,
@@ -148,8 +147,7 @@ static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weigh
             pack_right_transposed(&weight, panel * PANEL, right + panel * stride);
     } else {
 #pragma omp parallel for schedule(static)
-        for (int64_t k = 0; k < w.deep; k += ROWS)
-            pack_right_rows(&weight, k, smaller(k + ROWS, w.deep), stride, right);
+        for (int64_t k = 0; k < w.deep; k += 16) pack_right_rows(&weight, k, smaller(k + 16, w.deep), stride, right);
     }
     w.right = right;
     multiply_strips(backend, &w);
