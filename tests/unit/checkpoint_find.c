@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "test.h"
 #include "storage/output_file.h"
 #include "storage/safetensors.h"
+#include "test.h"
 
 /* The C library's, which also says what it last brought to the disk, and counts. */
 static int synchronised;
