@@ -8,6 +8,7 @@
 #include "test.h"
 
 static bool gpu_is_full; /* no more memory is available */
+static int blocks_taken; /* by fake_malloc, and not freed */
 
 /* Exactly the size requested, and full of NaN. */
 static inline void *take_workspace(vt_backend *backend, size_t bytes)
@@ -28,12 +29,14 @@ static inline void note_failure(vt_backend *backend, const char *sentence)
 static inline cudaError_t fake_malloc(void **memory, size_t bytes)
 {
     *memory = gpu_is_full ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
+    blocks_taken += *memory != NULL;
     return *memory != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 static inline cudaError_t fake_free(void *memory)
 {
     free(memory);
+    blocks_taken -= memory != NULL;
     return cudaSuccess;
 }
 
@@ -45,12 +48,14 @@ static inline cudaError_t no_error(void)
 static inline void open_fake_gpu(vt_cuda_state *state)
 {
     gpu_is_full = false;
+    blocks_taken = 0;
     *state = (vt_cuda_state){.common = {.workspace = take_workspace, .fail = note_failure, .multiprocessors = 4},
                              .choices = vt_choices_open("a test", NULL)};
 }
 
 static inline void close_fake_gpu(vt_cuda_state *state)
 {
+    EXPECT(blocks_taken == 0, "%d blocks of memory are left", blocks_taken);
     vt_choices_close(&state->choices);
     free(state->workspace);
 }
