@@ -65,7 +65,7 @@ void vt_rows_print(FILE *file, const vt_row *rows)
         append_meaning(row, &meaning);
         vt_text_wrap(&lines, meaning.characters, LINE_WIDTH, 0);
         const int column = fprintf(file, "%c --%s%s", row->flag_only ? '*' : ' ', row->name, form.characters);
-        if (column < MEANING_COLUMN)
+        if (column >= 0 && column < MEANING_COLUMN) /* below 0: it could not be written */
             fprintf(file, "%s\n", lines.characters + column);
         else
             fprintf(file, "\n%s\n", lines.characters);
