@@ -66,6 +66,7 @@ test_values_mean_the_same_everywhere() {
     [ "$("$VITRAIN" --version=yes)" = "$("$VITRAIN" --version)" ]
     error "synth: no DIR given" -- "$VITRAIN" synth --help=no
     printf 'short: {}\nnames: [a, b]\nlong: {}\n' >own.yaml
+    mkdir config && cp "$TOP/config/hardware.yaml" config # which plan and layout look for here
     for command in train plan "bench io" layout; do
         error "--config=nope: no such configuration in own.yaml; it holds short, long" -- "$VITRAIN" $command --config=nope --yaml_config=own.yaml
     done
