@@ -166,7 +166,7 @@ static vt_status print_tensors(inspection *i)
     if (!i->brief) vt_print("  parameters: %ld in %ld tensors, float32\n", elements, tensors);
     VT_TRY(vt_checkpoint_configuration(i->index, i->directory, &config));
     VT_TRY(vt_tensor_file_get_integer(i->index, "optimizer_steps", &steps));
-    VT_TRY(vt_tensor_file_list(i->index, "/", &groups)); /* without momentum SGD keeps nothing */
+    VT_TRY(vt_tensor_file_list(i->index, "/", &groups)); /* without `optimizer` if it keeps nothing, as plain SGD */
     for (int64_t k = 0; k < groups.count; k++)
         if (strcmp(groups.names[k], "optimizer") == 0) VT_TRY(vt_tensor_file_list(i->index, "optimizer", &states));
     for (int64_t k = 0; k < states.count; k++) {

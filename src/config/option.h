@@ -37,7 +37,7 @@ typedef struct {
     const char *help;
     vt_option_id id;       /* of options.def; not of sections and aliases */
     size_t offset, origin; /* in the values: the member, and where its value is from (vt_origin) */
-    double least, most;    /* of numbers; 2^63: of whole ones no limit */
+    double least, most;    /* of numbers; `most` 2^63: a whole number has no upper limit */
     const char *choices; /* "a|b|c", of a list its words; a section's: the kinds of `target` that its options are for */
     const char *target;  /* an alias's: the option that it sets, and to what; "": to what it was given */
     const char *target_value;

@@ -12,8 +12,8 @@
 #include "training/step.h"
 
 /* Sums over cubes. The Fourier components of a cube are sorted into shells: shell m has those with m waves along the
- * cube, rounded. Of each: the powers of prediction and target; what both have, the real part of prediction · conjugate
- * of target; and how many components were added. */
+ * cube, to the nearest whole number. Of each: the powers of prediction and target; what both have, the real part of
+ * prediction · conjugate of target; and how many components were added. */
 enum { PREDICTED, TRUE, COMMON, COMPONENTS, SUMS };
 
 typedef struct {

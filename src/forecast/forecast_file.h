@@ -26,8 +26,8 @@ typedef struct {
     const vt_fields_about *about;    /* of the data at the initial times */
     int64_t steps;
     bool archive;    /* in the form for many initial times, also where there is one */
-    bool has_stds;   /* an ensemble's spread is written, too (VT_FORECAST_STD) */
-    bool stds_alone; /* it alone */
+    bool has_stds;   /* the standard deviations of errors are written, too (VT_FORECAST_STD) */
+    bool stds_alone; /* and no forecasts */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;

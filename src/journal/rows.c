@@ -125,7 +125,7 @@ static vt_status leave_out_damaged(const char *path, const char *names, vt_rows_
     status = vt_output_close(copy, path);
     copy = NULL;
     if (status != VT_OK) goto done;
-    vt_log_warning("%s: %ld damaged line%s left out (line %s); the file as it was is %s", path, found.damaged.count,
+    vt_log_warning("%s: %ld damaged line%s left out (line %s); the original is kept as %s", path, found.damaged.count,
                    found.damaged.count == 1 ? " was" : "s were", found.damaged.text.characters, old);
 done:
     if (copy != NULL) fclose(copy);

@@ -118,11 +118,11 @@ typedef enum { VT_ALL_REDUCE, VT_REDUCE_SCATTER, VT_ALL_GATHER, VT_EXCHANGE, VT_
 extern const char *const vt_group_operation_names[];
 
 /* What a rank asks an engine for. What it gives and what it gets lies in one block of memory; of an exchange these are
- * two by themselves. */
+ * apart. */
 typedef struct {
     vt_group_operation_kind kind;
     vt_sum_type type;             /* of a sum's numbers */
-    vt_group_bytes block;         /* `at` NULL: there is none, `count` is that of both */
+    vt_group_bytes block;         /* of an exchange `at` is NULL, and `count` the sum of both */
     vt_group_bytes send, receive; /* what is sent stays as it is */
     const size_t *parts;          /* [size], bytes of each rank's part of the block (reduce-scatter and all-gather) */
     int to, from;                 /* of an exchange: members; `from` of a broadcast: its root */

@@ -134,8 +134,9 @@ static vt_status open_operands(operands *o)
     const vt_attention_shape *s = &o->shape;
     const int64_t rows = s->batch * s->queries, width = s->heads * s->head_dim;
     const size_t sums = (size_t)(rows * s->heads) * sizeof(float);
-    const size_t drawn = (size_t)vt_attention_drawn_count(s) * sizeof *o->drawn, between = 4096;
-    VT_TRY(open_noise(o->backend, (size_t)(8 * rows * width) * sizeof(uint16_t) + sums + drawn + between, &o->arena));
+    const size_t drawn = (size_t)vt_attention_drawn_count(s) * sizeof *o->drawn;
+    const size_t gaps = 4096; /* the arena aligns each part */
+    VT_TRY(open_noise(o->backend, (size_t)(8 * rows * width) * sizeof(uint16_t) + sums + drawn + gaps, &o->arena));
     o->qkv = vt_arena_push_matrix(&o->arena, VT_BFLOAT16, rows, 3 * width);
     o->dqkv = vt_arena_push_matrix(&o->arena, VT_BFLOAT16, rows, 3 * width);
     o->out = vt_arena_push_matrix(&o->arena, VT_BFLOAT16, rows, width);

@@ -14,7 +14,8 @@
 void vt_hdf5_enter(void);
 void vt_hdf5_leave(void);
 
-/* Who is told when a call of HDF5 fails, from the next vt_hdf5_enter on; NULL, as at first: nobody. */
+/* From the next vt_hdf5_enter on, HDF5 calls `told` when one of its functions fails; NULL, as at first: it calls
+ * nothing. */
 void vt_hdf5_tell_failures(H5E_auto2_t told);
 
 /* For a thread that has entered once, and will do much: lets those in that wait. */

@@ -40,8 +40,8 @@ typedef struct {
     char *name;
     int rank; /* may be more than VT_ARRAY_RANK; `extent` then has the first ones */
     int64_t extent[VT_ARRAY_RANK];
-    vt_element element; /* of its numbers as `read` gives them; without an obstacle they are stored so, too. NONE: it
-                           holds something else … */
+    vt_element element; /* the type in which `read` returns its numbers, and in which they are stored unless there is an
+                           obstacle. NONE: it holds something else … */
     const char *type;   /* … which the store calls so; NULL: it has no short name */
     bool swapped;
     size_t element_size; /* bytes, as stored */
@@ -66,7 +66,7 @@ struct vt_store_kind {
     bool is_directory;
 
     vt_status (*open)(const char *path, vt_store **store);
-    void (*close)(vt_store *store); /* what is its kind's own of it; NULL: nothing */
+    void (*close)(vt_store *store); /* releases what the kind itself added; NULL: nothing */
     /* Fails if the store was written anew since it was opened. NULL: the size of its file tells. */
     vt_status (*check_unchanged)(const vt_store *store);
     bool (*has_array)(const vt_store *store, const char *name); /* finding it may still fail */
@@ -77,7 +77,7 @@ struct vt_store_kind {
 
     /* Fails when the array, or what it holds, lies in another file. */
     vt_status (*find_array)(const vt_store *store, const char *name, vt_array **array);
-    void (*close_array)(vt_array *array); /* likewise */
+    void (*close_array)(vt_array *array); /* the same of an array */
 
     /* Dimension i of the array becomes what was its dimension order[i]; before lay_out. NULL: none can be moved. */
     void (*reorder)(vt_array *array, const int *order);

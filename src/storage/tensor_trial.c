@@ -24,8 +24,8 @@ static herr_t visit_attribute(hid_t root, const char *name, const H5A_info_t *in
     return 0;
 }
 
-/* What is in the group, and in the groups of it as deep as tensors lie; "" is the root. Of a damaged file a group may
- * not open, while those beside it do. */
+/* Visits what is in a group ("" is the root), and in its own groups down to the depth of tensors. A group that can't be
+ * opened, as in a damaged file, is passed over. */
 static void visit_group(vt_tensor_file *file, const char *group, int depth)
 {
     vt_names names = {0};

@@ -46,8 +46,9 @@ static void note_work(const vt_world *world, const vt_backend *dry, vt_plan *pla
     }
 }
 
-/* plan += times (more - plan - (plan - before)): from `plan` to `more` there was one micro-batch more than from
- * `before` to `plan`. Sizes and groups are met in the same order. */
+/* Adds `times` micro-batches to `plan`, which was noted after a step of 2, as `before` was before it, and `more` after
+ * another step of 3: what one micro-batch adds is (more - plan) - (plan - before). All three have products and groups
+ * in the same order. */
 static void add_micro_batches(vt_plan *plan, const vt_plan *before, const vt_plan *more, int64_t times)
 {
     const vt_dry_count *a = &before->step, *c = &more->step;

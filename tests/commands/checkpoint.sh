@@ -67,9 +67,9 @@ test_damaged_and_missing_rows() {
     cp $trace trace
     train --num_epochs=4 --sample_trace --resume >said
     # the line behind the zeros is theirs
-    contains "$(cat said)" "WARNING - $kept: 3 damaged lines were left out (line 5, 10, 19); the file as it was is $kept.old-" \
+    contains "$(cat said)" "WARNING - $kept: 3 damaged lines were left out (line 5, 10, 19); the original is kept as $kept.old-" \
         "WARNING - $kept: 6 rows are missing (of step 4, 9 to 11, 20 to 21): damaged, or not yet on the disk when the machine stopped" \
-        "WARNING - $epochs: 1 row is missing (of epoch 2): " "WARNING - $trace: 1 damaged line was left out (line 9); the file as it was is $trace.old-"
+        "WARNING - $epochs: 1 row is missing (of epoch 2): " "WARNING - $trace: 1 damaged line was left out (line 9); the original is kept as $trace.old-"
     cmp damaged $kept.old-*
     cmp trace $trace.old-*
     cmp without <(head -n 3 $epochs)

@@ -1,4 +1,4 @@
-/* Small ViTs that are trained over three steps of forecast, each from the one before, on the batch of a golden file:
+/* Small ViTs that are trained over rollouts of three steps, on the batch of a golden file:
  * losses and gradients against those of the file, and gradients against finite differences. */
 #ifndef VT_TESTS_GOLDEN_FORECASTS_H
 #define VT_TESTS_GOLDEN_FORECASTS_H

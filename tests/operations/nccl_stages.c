@@ -131,7 +131,7 @@ typedef struct {
 static void do_collective(const void *arguments)
 {
     const collective *c = arguments;
-    float given[2 * RANKS]; /* what is got may lie in its place */
+    float given[2 * RANKS]; /* a copy, as the result may be written over it */
     VT_ASSERT(c->given <= 2 * RANKS);
     memcpy(given, c->from, c->given * sizeof *given);
     for (size_t i = 0; i < c->got; i++) c->to[i] = given[i % c->given] + 1;

@@ -87,7 +87,7 @@ typedef struct {
 } vt_corpus_origin;
 
 /* The file: this, from VT_CORPUS_HEADER_BYTES on the tokens, 32 bits each, then counts [words of the vocabulary] and
- * the words, each with a NUL at its end; of a text that was given a vocabulary no words. */
+ * the words, each with a NUL at its end. A text that was opened with a vocabulary has no words in its file. */
 enum { VT_CORPUS_HEADER_BYTES = 4096 };
 typedef struct {
     vt_corpus_origin origin;
@@ -104,7 +104,7 @@ typedef struct {
     vt_corpus_header head;
     int file; /* open, with the tokens from VT_CORPUS_HEADER_BYTES on */
     char *file_path;
-    int64_t word_count;        /* tokens are less */
+    int64_t word_count;        /* of the vocabulary: tokens are 0 … word_count - 1 */
     vt_vocabulary *vocabulary; /* of a text that was opened without one: its words, with their counts; else NULL */
 } vt_corpus;
 

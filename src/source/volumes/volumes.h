@@ -78,8 +78,8 @@ typedef struct {
     vt_box_reach reach;
     int descriptor;      /* of the file */
     int64_t address;     /* where the numbers begin in it */
-    vt_store *store;     /* of HDF5 */
-    vt_array *array;     /* of HDF5, too; array->obstacle says why the library has to read it */
+    vt_store *store;     /* the HDF5 file; NULL for .npy */
+    vt_array *array;     /* its dataset, or NULL; array->obstacle says why the library has to read it */
     const float *memory; /* the whole array, as the file has it */
     vt_shared_box *shared;
 } vt_box;
