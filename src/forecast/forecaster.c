@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "config/roles.h"
-#include "source/sources.h"
 #include "task/weather.h"
 #include "training/plan.h"
 #include "training/reader.h"

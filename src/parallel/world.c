@@ -1,6 +1,5 @@
 #include "parallel/world_inside.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
