@@ -1,4 +1,4 @@
-/* The subcommands: each is one thin file in this folder and a row of flags.def. */
+/* The subcommands: each is a file in this folder, or a few, and a row of flags.def. */
 #ifndef VT_COMMAND_COMMAND_H
 #define VT_COMMAND_COMMAND_H
 
