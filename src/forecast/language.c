@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "source/text/text.h"
 #include "training/reader.h"
@@ -24,6 +25,45 @@ done:
     if (with->task != NULL) with->task->vocabulary = NULL; /* not needed any more */
     vt_vocabulary_close(&words);
     return status;
+}
+
+/* ---- a word ---- */
+
+typedef struct {
+    float score;
+    int32_t number;
+} scored_word;
+
+/* By falling scores; of equal ones the lower number is first. */
+static int by_score(const void *a, const void *b)
+{
+    const scored_word *one = a, *other = b;
+    return one->score > other->score ? -1 : one->score < other->score ? 1 : one->number - other->number;
+}
+
+int32_t vt_language_draw(const float *scores, int64_t count, double temperature, int64_t top_k, double random)
+{
+    const int64_t used = top_k > 0 && top_k < count ? top_k : count;
+    scored_word *order = vt_allocate((size_t)count, sizeof *order, "a text");
+    int32_t best = 0, drawn = 0;
+    double sum = 0;
+    for (int32_t i = 0; i < count; i++) {
+        order[i] = (scored_word){scores[i], i};
+        if (scores[i] > scores[best]) best = i;
+    }
+    if (temperature > 0) {
+        if (used < count) qsort(order, (size_t)count, sizeof *order, by_score);
+        const double highest = (double)scores[best];
+        for (int64_t i = 0; i < used; i++) sum += exp(((double)order[i].score - highest) / temperature);
+        random *= sum;
+        for (; drawn + 1 < used; drawn++) {
+            random -= exp(((double)order[drawn].score - highest) / temperature);
+            if (random < 0) break;
+        }
+        best = order[drawn].number;
+    }
+    free(order);
+    return best;
 }
 
 /* ---- evaluate ---- */
