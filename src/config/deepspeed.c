@@ -38,21 +38,15 @@ static const char without_effect[] =
 
 /* These are without effect only with this value. */
 static const struct {
-    const char *path, *value;
-} harmless[] = {{"optimizer.params.bias_correction", "true"},
-                {"optimizer.params.amsgrad", "false"},
-                {"optimizer.params.maximize", "false"},
-                {"optimizer.params.dampening", "0"},
-                {"prescale_gradients", "false"},
-                {"sparse_gradients", "false"},
-                {"fp16.auto_cast", "false"},
-                {"fp16.fp16_master_weights_and_grads", "false"},
-                {"zero_optimization.offload_optimizer.device", "none"},
-                {"zero_optimization.offload_param.device", "none"},
-                {"zero_optimization.cpu_offload", "false"},
-                {"scheduler.params.warmup_min_ratio", "0"},
-                {"scheduler.params.cos_min_ratio", "0"},
-                {"scheduler.params.warmup_type", "linear"}};
+    const char *value, *paths;
+} harmless[] = {
+    {"true", "optimizer.params.bias_correction"},
+    {"false", "optimizer.params.amsgrad|optimizer.params.maximize|prescale_gradients|sparse_gradients|fp16.auto_cast|"
+              "fp16.fp16_master_weights_and_grads|zero_optimization.cpu_offload"},
+    {"0", "optimizer.params.dampening|scheduler.params.warmup_min_ratio|scheduler.params.cos_min_ratio"},
+    {"none", "zero_optimization.offload_optimizer.device|zero_optimization.offload_param.device"},
+    {"linear", "scheduler.params.warmup_type"},
+};
 
 /* ---- the keys ---- */
 
@@ -71,10 +65,13 @@ done:
     return status;
 }
 
-/* Is it this scalar? */
+/* Is it this scalar, or the same number? */
 static bool is(const vt_yaml_node *node, const char *text)
 {
-    return node->kind == VT_YAML_SCALAR && strcmp(node->text, text) == 0;
+    double value = 0, wanted = 0;
+    if (node->kind != VT_YAML_SCALAR) return false;
+    return strcmp(node->text, text) == 0 ||
+           (vt_text_to_double(text, &wanted) && vt_text_to_double(node->text, &value) && value == wanted);
 }
 
 /* Notes "FILE:LINE:COLUMN: PATH is ...; expected ...". The conversion goes on, and fails in the end. */
@@ -104,8 +101,7 @@ static const vt_yaml_node *find(conversion *c, const char *path)
         if (path[length] == '.' && k->node->kind != VT_YAML_MAPPING && !is_null)
             refuse(c, k->path, k->node, "an object with its settings");
         k->known = k->known || path[length] == '\0' || (path[length] == '.' && is_null);
-        if (path[length] != '\0') continue;
-        return is_null ? NULL : k->node;
+        if (path[length] == '\0') return is_null ? NULL : k->node;
     }
     return NULL;
 }
@@ -309,17 +305,13 @@ static void convert_rest(conversion *c)
 
 static bool is_harmless(const key *k)
 {
-    double value = 0;
     for (const char *word = without_effect; *word != '\0'; word += strspn(word, "|")) {
         const size_t length = strcspn(word, "|");
         if (strncmp(k->path, word, length) == 0) return true;
         word += length;
     }
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (strcmp(k->path, harmless[i].path) == 0)
-            return is(k->node, harmless[i].value) ||
-                   (strcmp(harmless[i].value, "0") == 0 && k->node->kind == VT_YAML_SCALAR &&
-                    vt_text_to_double(k->node->text, &value) && value == 0);
+        if (vt_text_choice(k->path, harmless[i].paths) >= 0) return is(k->node, harmless[i].value);
     return is(k->node, "null");
 }
 

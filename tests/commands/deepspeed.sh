@@ -116,6 +116,39 @@ refuses_json() {
     [ "$(printf '%s\n' "$output" | wc -l)" -eq 1 ] || { echo "$output"; return 1; }
 }
 
+# Keys that have no effect with one value alone.
+test_harmless_values() {
+    local keys=(prescale_gradients sparse_gradients fp16.auto_cast fp16.fp16_master_weights_and_grads zero_optimization.cpu_offload
+        zero_optimization.offload_{optimizer,param}.device optimizer.params.{bias_correction,amsgrad,maximize,dampening}
+        scheduler.params.{warmup_min_ratio,cos_min_ratio,warmup_type})
+    sections() { # SWITCH SWITCH DEVICE NUMBER WORD: one section a line
+        cat <<JSON
+"prescale_gradients": $2
+"sparse_gradients": $2
+"fp16": {"enabled": true, "auto_cast": $2}
+"fp16": {"enabled": true, "fp16_master_weights_and_grads": $2}
+"zero_optimization": {"cpu_offload": $2}
+"zero_optimization": {"offload_optimizer": {"device": "$3"}}
+"zero_optimization": {"offload_param": {"device": "$3"}}
+"optimizer": {"type": "Adam", "params": {"bias_correction": $1}}
+"optimizer": {"type": "Adam", "params": {"amsgrad": $2}}
+"optimizer": {"type": "SGD", "params": {"maximize": $2}}
+"optimizer": {"type": "SGD", "params": {"dampening": $4}}
+"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_min_ratio": $4}}
+"scheduler": {"type": "WarmupCosineLR", "params": {"cos_min_ratio": $4}}
+"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "$5"}}
+JSON
+    }
+    sections true false none 0.0 linear >with
+    sections false true cpu 0.1 log >without
+    for i in "${!keys[@]}"; do
+        echo "{\"train_batch_size\": 8, $(sed -n $((i + 1))p with)}" >ds.json
+        convert >mine.yaml 2>notes
+        contains "$(cat notes)" "${keys[i]}: no effect"
+        refuses_json "$(sed -n $((i + 1))p without)" "${keys[i]}"
+    done
+}
+
 test_what_is_refused() {
     refuses_json '"zero_optimization": {"offload_optimizer": {"device": "cpu"}}' "ds.json:1:79: zero_optimization.offload_optimizer.device: vitrain keeps" "split them over more ranks"
     refuses_json '"zero_optimization": {"offload_param": {"device": "nvme"}}' "remove offload_optimizer and offload_param"
