@@ -13,9 +13,9 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "parallel/world.h"
+#include "source/fields/seasonal.h"
 #include "source/synthetic/atmosphere.h"
 #include "storage/trial.h"
-#include "task/weather/seasonal.h"
 
 #define VT_EVERY_OPTION                                                                                                \
     "Every key of a configuration is a flag, too, and flags win: `vitrain options` lists them all.\n"

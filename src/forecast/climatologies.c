@@ -120,8 +120,8 @@ vt_status vt_climatologies_read(vt_evaluated *e)
     if (there) VT_TRY(read_mean(e));
     VT_TRY(find_file(e, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal, &there));
     if (!there) goto done;
-    VT_TRY(vt_known_climatology_open(config->climatology_path, e->forecaster.from.dataset->about,
-                                     config->n_out_channels, (vt_span){0, config->img_size[0]}, true, &e->climatology));
+    VT_TRY(vt_seasonal_open(config->climatology_path, e->forecaster.from.dataset->about, config->n_out_channels,
+                            (vt_span){0, config->img_size[0]}, true, &e->climatology));
     const char *said = vt_seasonal_facts_of(e->climatology)->about;
     if (said != NULL) VT_TRY(vt_fields_about_parse(said, config->climatology_path, &about));
     VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, e->forecaster.from.dataset, about,

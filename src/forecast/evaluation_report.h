@@ -7,8 +7,8 @@
 
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
+#include "source/fields/seasonal.h"
 #include "task/weather/ensemble.h"
-#include "task/weather/seasonal.h"
 #include "task/weather/spectra.h"
 
 /* How large the errors of forecasts from initial times of the training set are: the root of their mean square, by

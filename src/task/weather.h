@@ -4,8 +4,8 @@
 #ifndef VT_TASK_WEATHER_H
 #define VT_TASK_WEATHER_H
 
+#include "source/fields/seasonal.h"
 #include "task/task.h"
-#include "task/weather/seasonal.h"
 #include "task/weather/transforms.h"
 
 extern const vt_task_kind vt_task_weather;

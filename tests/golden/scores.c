@@ -1,9 +1,9 @@
 /* The seasonal climatology, scores and spectra against NumPy: scores.h5, made by make_scores_golden.py. */
 #include "task/weather/scores.h"
 #include "golden/golden_file.h"
+#include "source/fields/seasonal.h"
 #include "source/fields/time_statistics.h"
 #include "storage/npy.h"
-#include "task/weather/seasonal.h"
 #include "task/weather/spectra.h"
 #include "test.h"
 #include "unit/data_files.h"
@@ -17,15 +17,9 @@ static const double stored = 1.3e-7;
 
 static vt_seasonal *open_seasonal(const char *path)
 {
-    const vt_seasonal_options options = {.path = path,
-                                         .channels = CHANNELS,
-                                         .grid_height = HEIGHT,
-                                         .grid_width = WIDTH,
-                                         .height = HEIGHT,
-                                         .width = WIDTH,
-                                         .own_rows = HEIGHT};
+    const vt_fields_about data = {.rows = HEIGHT, .columns = WIDTH, .window = {.rows = HEIGHT, .width = WIDTH}};
     vt_seasonal *seasonal = NULL;
-    EXPECT_OK(vt_seasonal_open(&options, &seasonal));
+    EXPECT_OK(vt_seasonal_open(path, &data, CHANNELS, (vt_span){0, HEIGHT}, false, &seasonal));
     return seasonal;
 }
 

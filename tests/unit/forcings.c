@@ -5,9 +5,9 @@
 #include "data/loader.h"
 #include "settings.h"
 #include "source/fields/dataset.h"
+#include "source/fields/seasonal_fit.h"
 #include "source/sources.h"
 #include "task/weather/forcings.h"
-#include "task/weather/seasonal_fit.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"
@@ -418,9 +418,14 @@ TEST(forcings_of_a_rollout)
  * place / 100 + noise. */
 static void write_climatology(int channels, int rows)
 {
-    static const double latitudes[] = {50, 40, 30, 20}, longitudes[] = {350, 355, 0, 5};
+    static double latitudes[] = {50, 40, 30, 20}, longitudes[] = {350, 355, 0, 5};
     const vt_seasonal_fit_options options = {.channels = channels, .height = rows, .width = COLUMNS, .harmonics = 1};
-    const vt_seasonal_fit_labels labels = {NULL, latitudes, longitudes, NULL};
+    const vt_fields_about about = {.channels = channels,
+                                   .rows = rows,
+                                   .columns = COLUMNS,
+                                   .latitudes = latitudes,
+                                   .longitudes = longitudes,
+                                   .window = {.rows = rows, .width = COLUMNS}};
     SCOPED(vt_seasonal_fit) *fit = vt_seasonal_fit_open(&options);
     char *summary = NULL;
     float fields[3 * 4 * COLUMNS];
@@ -432,7 +437,7 @@ static void write_climatology(int channels, int rows)
                 (float)(270 + i / (rows * COLUMNS) + season + i % (rows * COLUMNS) / 100.0 + 0.1 * (time * 7 % 11));
         EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
     }
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, &labels, test_path("climatology.h5"), &summary));
+    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, &about, test_path("climatology.h5"), &summary));
     free(summary);
 }
 
@@ -540,8 +545,7 @@ TEST(departures_of_samples)
         options.option_name = "train_data_path";
         options.form.masked = true;
         plain_set = test_open(&options);
-        EXPECT_OK(
-            vt_known_climatology_open(config->climatology_path, plain_set->about, CHANNELS, rows, false, &climatology));
+        EXPECT_OK(vt_seasonal_open(config->climatology_path, plain_set->about, CHANNELS, rows, false, &climatology));
         set_options(config, SETTINGS("normalise=climatology data_loader_config=%s skip_bad_samples=%s",
                                      (how & 16) != 0 ? "pytorch" : "auto", bad ? "true" : "false"));
         EXPECT_OK(vt_config_resolve(config));

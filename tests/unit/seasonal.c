@@ -1,12 +1,12 @@
 /* The seasonal climatology: what times can tell, its file and what it is refused for; Fourier transforms. */
-#include "task/weather/seasonal.h"
+#include "source/fields/seasonal.h"
 
 #include <unistd.h>
 
 #include "base/fourier.h"
+#include "source/fields/seasonal_fit.h"
 #include "source/fields/time_statistics.h"
 #include "storage/npy.h"
-#include "task/weather/seasonal_fit.h"
 #include "task/weather/spectra.h"
 #include "test.h"
 #include "unit/data_files.h"
@@ -87,11 +87,11 @@ static float value_at(vt_date date, int64_t column)
     return column == 1 ? 5 : (float)(10 * basis[0] + 3 * basis[1] + basis[2] + (double)vt_date_of_day(date) / 60);
 }
 
-static vt_seasonal *open_file(const char *path)
+static vt_seasonal *open_file(const char *path, int64_t width)
 {
+    const vt_fields_about data = {.window = {.rows = 1, .width = width}};
     vt_seasonal *seasonal = NULL;
-    EXPECT_OK(vt_seasonal_open(
-        &(vt_seasonal_options){.path = path, .channels = 1, .height = 1, .width = 2, .own_rows = 1}, &seasonal));
+    EXPECT_OK(vt_seasonal_open(path, &data, 1, (vt_span){0, 1}, false, &seasonal));
     return seasonal;
 }
 
@@ -102,15 +102,13 @@ static vt_seasonal_fit *open_fit(int64_t width, bool masked)
 }
 
 /* Writes climatology.h5, closes the fit, and returns the summary. */
-static const char *finish_fit(vt_seasonal_fit *fit, const vt_seasonal_fit_labels *labels)
+static const char *finish_fit(vt_seasonal_fit *fit, const vt_fields_about *about)
 {
     char *summary = NULL;
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, labels, test_path("climatology.h5"), &summary));
+    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, about, test_path("climatology.h5"), &summary));
     vt_seasonal_fit_close(&fit);
     return vt_test_owned(summary);
 }
-
-static const vt_seasonal_fit_labels no_labels = {0};
 
 /* Fits `count` times, `step` apart, and returns the summary; the file is climatology.h5. */
 static const char *fit_times(vt_calendar calendar, const char *first, int64_t step, int64_t count, bool masked)
@@ -122,7 +120,7 @@ static const char *fit_times(vt_calendar calendar, const char *first, int64_t st
         const vt_date date = vt_date_after(begin, i * step);
         EXPECT_OK(vt_seasonal_fit_add(fit, date, (float[2]){value_at(date, 0), value_at(date, 1)}));
     }
-    return finish_fit(fit, &no_labels);
+    return finish_fit(fit, NULL);
 }
 
 static void expect_fit(const char *found, const char *expected)
@@ -140,7 +138,7 @@ TEST(fits_every_calendar_and_step)
         for (int masked = 0; masked < 2; masked++) {
             snprintf(expected, sizeof expected, "%s8 times of day", each); /* 9 h: eight of them in three days */
             expect_fit(fit_times((vt_calendar)c, "2003-11-05T03", 540, 1100, masked == 1), expected);
-            SCOPED(vt_seasonal) *seasonal = open_file(test_path("climatology.h5"));
+            SCOPED(vt_seasonal) *seasonal = open_file(test_path("climatology.h5"), 2);
             EXPECT(vt_date_parse("2031-02-07T15", (vt_calendar)c, &date));
             EXPECT_OK(vt_seasonal_at(seasonal, date, values));
             EXPECT_NEAR((double)values[0], (double)value_at(date, 0), 1e-5);
@@ -160,8 +158,8 @@ TEST(fits_every_calendar_and_step)
         vt_seasonal_basis(middle, 1, basis);
         EXPECT_OK(vt_seasonal_fit_add(fit, middle, (float[2]){(float)(7 + 2 * basis[2]), 5}));
     }
-    expect_fit(finish_fit(fit, &no_labels), "a mean and 1 harmonic of the year for any time of day");
-    SCOPED(vt_seasonal) *seasonal = open_file(test_path("climatology.h5"));
+    expect_fit(finish_fit(fit, NULL), "a mean and 1 harmonic of the year for any time of day");
+    SCOPED(vt_seasonal) *seasonal = open_file(test_path("climatology.h5"), 2);
     EXPECT(vt_date_parse("2010-04-02T07", VT_CALENDAR_STANDARD, &date));
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[0], 7 + 2 * sin(2 * M_PI * vt_date_of_year(date)), 1e-5);
@@ -171,8 +169,8 @@ TEST(fits_every_calendar_and_step)
     EXPECT(vt_date_parse("2001-01-16T12", VT_CALENDAR_STANDARD, &date));
     for (int64_t i = 0; i < 36; i++)
         EXPECT_OK(vt_seasonal_fit_add(fit, vt_date_after(date, i * VT_A_MONTH), (float[2]){7, 5}));
-    expect_fit(finish_fit(fit, &no_labels), "a mean and 1 harmonic of the year for any time of day");
-    seasonal = open_file(test_path("climatology.h5"));
+    expect_fit(finish_fit(fit, NULL), "a mean and 1 harmonic of the year for any time of day");
+    seasonal = open_file(test_path("climatology.h5"), 2);
     EXPECT(vt_date_parse("2010-04-15T00", VT_CALENDAR_STANDARD, &date));
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[1], 5, 1e-5);
@@ -185,7 +183,7 @@ TEST(less_than_a_year_gives_means)
     double sum = 0;
     expect_fit(fit_times(VT_CALENDAR_STANDARD, "2003-01-01", 1440, 200, false),
                "a mean for 1 time of day alone, as the times leave 166 days of the year without one");
-    vt_seasonal *seasonal = open_file(test_path("climatology.h5"));
+    vt_seasonal *seasonal = open_file(test_path("climatology.h5"), 2);
     EXPECT(vt_date_parse("2003-01-01", VT_CALENDAR_STANDARD, &date));
     for (int64_t i = 0; i < 200; i++) sum += (double)value_at(vt_date_after(date, 1440 * i), 0) / 200;
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
@@ -202,7 +200,6 @@ TEST(points_with_few_values_get_means)
     vt_date begin;
     float values[3];
     double sum = 0;
-    SCOPED(vt_seasonal) *seasonal = NULL;
     EXPECT(vt_date_parse("2003-01-01", VT_CALENDAR_STANDARD, &begin));
     vt_seasonal_fit *fit = open_fit(3, true);
     for (int64_t i = 0; i < 365; i++) {
@@ -212,11 +209,8 @@ TEST(points_with_few_values_get_means)
         if (summer) sum += (double)value / 60;
         EXPECT_OK(vt_seasonal_fit_add(fit, date, (float[3]){value, summer ? value : NAN, NAN}));
     }
-    finish_fit(fit, &no_labels);
-    EXPECT_OK(vt_seasonal_open(
-        &(vt_seasonal_options){
-            .path = test_path("climatology.h5"), .channels = 1, .height = 1, .width = 3, .own_rows = 1},
-        &seasonal));
+    finish_fit(fit, NULL);
+    SCOPED(vt_seasonal) *seasonal = open_file(test_path("climatology.h5"), 3);
     EXPECT_OK(vt_seasonal_at(seasonal, begin, values));
     EXPECT_NEAR((double)values[0], (double)value_at(begin, 0), 1e-5);
     EXPECT_NEAR((double)values[1], sum, 2e-6);
@@ -226,13 +220,25 @@ TEST(points_with_few_values_get_means)
 /* ---- windows, and what is refused ---- */
 
 enum { ROWS = 4, COLUMNS = 6 };
+static char *grid_names[2] = {"t2m", "u10"};
+static double grid_latitudes[ROWS] = {60, 50, 40, 30}, grid_longitudes[COLUMNS] = {0, 60, 120, 180, 240, 300};
 
-/* A file whose climatology is 100 c + 10 y + x. */
-static void write_grid(void)
+/* The data of the file that write_grid writes; without names and coordinates everything fits. */
+static vt_fields_about grid_data(bool known)
+{
+    return (vt_fields_about){.channels = 2,
+                             .names = known ? grid_names : NULL,
+                             .rows = ROWS,
+                             .columns = COLUMNS,
+                             .latitudes = known ? grid_latitudes : NULL,
+                             .longitudes = known ? grid_longitudes : NULL,
+                             .window = {.rows = ROWS, .width = COLUMNS}};
+}
+
+/* A file of that data, whose climatology is 100 c + 10 y + x. */
+static void write_grid(const vt_fields_about *data)
 {
     float fields[2 * ROWS * COLUMNS];
-    const double latitudes[ROWS] = {60, 50, 40, 30}, longitudes[COLUMNS] = {0, 60, 120, 180, 240, 300};
-    const char *const names[2] = {"t2m", "u10"};
     vt_date date;
     for (int i = 0; i < 2 * ROWS * COLUMNS; i++)
         fields[i] = (float)(100 * (i / (ROWS * COLUMNS)) + 10 * (i / COLUMNS % ROWS) + i % COLUMNS);
@@ -240,87 +246,86 @@ static void write_grid(void)
     vt_seasonal_fit *fit = vt_seasonal_fit_open(
         &(vt_seasonal_fit_options){.channels = 2, .height = ROWS, .width = COLUMNS, .harmonics = 1});
     EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
-    finish_fit(fit, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL});
+    finish_fit(fit, data);
 }
 
-static vt_seasonal_options grid_options(const char *path)
+static vt_status open_grid(const vt_fields_about *data, int64_t channels, vt_seasonal **seasonal)
 {
-    return (vt_seasonal_options){.path = path,
-                                 .channels = 2,
-                                 .grid_height = ROWS,
-                                 .grid_width = COLUMNS,
-                                 .height = ROWS,
-                                 .width = COLUMNS,
-                                 .own_rows = ROWS};
+    return vt_seasonal_open(test_path("climatology.h5"), data, channels, (vt_span){0, data->window.rows}, false,
+                            seasonal);
 }
 
-static void expect_window(const vt_seasonal_options *options)
+static void expect_window(const vt_fields_about *data, int64_t channels, vt_span rows)
 {
     SCOPED(vt_seasonal) *seasonal = NULL;
     float values[2 * ROWS * COLUMNS];
     vt_date date;
+    const vt_frame_window *window = &data->window;
     EXPECT(vt_date_parse("2004-06-01", VT_CALENDAR_STANDARD, &date));
-    EXPECT_OK(vt_seasonal_open(options, &seasonal));
+    EXPECT_OK(vt_seasonal_open(test_path("climatology.h5"), data, channels, rows, false, &seasonal));
     if (seasonal == NULL) return;
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
-    for (int64_t i = 0; i < options->channels * options->own_rows * options->width; i++) {
-        const int64_t row = options->first_row + options->own_row + i / options->width % options->own_rows;
-        const int64_t column = (options->first_column + i % options->width) % COLUMNS;
-        const int64_t channel = i / (options->width * options->own_rows);
+    for (int64_t i = 0; i < channels * rows.count * window->width; i++) {
+        const int64_t row = window->first_row + rows.first + i / window->width % rows.count;
+        const int64_t column = vt_window_column(window, i % window->width);
+        const int64_t channel = i / (window->width * rows.count);
         EXPECT_NEAR((double)values[i], (double)(100 * channel + 10 * row + column), 0);
     }
 }
 
 TEST(windows_of_a_climatology)
 {
-    const char *path = test_path("climatology.h5");
-    write_grid();
-    vt_seasonal_options options = grid_options(path);
-    expect_window(&options);
-    options.channels = 1;
-    options.first_row = 1;
-    options.height = 3;
-    options.own_row = 1;
-    options.own_rows = 2;
-    options.first_column = 4; /* round past the last column */
-    options.width = 4;
-    const double latitudes[] = {50, 40, 30}, longitudes[] = {-120, -60, 0, 60};
-    options.latitudes = latitudes;
-    options.longitudes = longitudes;
-    expect_window(&options);
-    const double all[] = {-120, -60, 0, 60, 120, 180}; /* all columns, from another one on */
-    options.longitudes = all;
-    options.width = COLUMNS;
-    expect_window(&options);
-    const double shifted[] = {50, 40, 31};
+    double others[COLUMNS] = {0, 60, 120, 180, -120, -60};
+    vt_fields_about data = grid_data(true);
+    write_grid(&data);
+    data = grid_data(false);
+    expect_window(&data, 2, (vt_span){0, ROWS});
+    data = grid_data(true);
+    data.longitudes = others;
+    data.window = (vt_frame_window){1, 3, 4, 4, COLUMNS}; /* round past the last column */
+    expect_window(&data, 1, (vt_span){1, 2});
+    data.window.width = COLUMNS; /* all columns, from another one on */
+    expect_window(&data, 1, (vt_span){1, 2});
+    double shifted[ROWS] = {60, 50, 40, 31};
     vt_seasonal *seasonal = NULL;
-    options.latitudes = shifted;
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal),
+    data.latitudes = shifted;
+    EXPECT_ERROR(open_grid(&data, 1, &seasonal),
                  "is of another grid: its row 2 is at 30 degrees, that of the data at 31; make it again with");
+}
+
+/* Of a grid whose last column is its first meridian once more, the window goes on behind that. */
+TEST(windows_over_a_meridian_that_comes_twice)
+{
+    double longitudes[COLUMNS] = {0, 72, 144, 216, 288, 360};
+    vt_fields_about data = grid_data(true);
+    data.longitudes = longitudes;
+    write_grid(&data);
+    data.window = (vt_frame_window){0, ROWS, 3, 4, COLUMNS - 1};
+    expect_window(&data, 2, (vt_span){0, ROWS});
 }
 
 TEST(climatologies_that_do_not_fit)
 {
     const char *path = test_path("climatology.h5");
     vt_seasonal *seasonal = NULL;
-    write_grid();
-    vt_seasonal_options options = grid_options(path);
-    options.grid_height = options.height = options.own_rows = 5;
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal),
+    vt_fields_about data = grid_data(true);
+    write_grid(&data);
+    data = grid_data(false);
+    data.rows = data.window.rows = 5;
+    EXPECT_ERROR(open_grid(&data, 2, &seasonal),
                  "climatology.h5 is of a grid of [4, 6], neither the window [5, 6] nor the grid [5, 6] of the data");
-    options = grid_options(path);
-    options.channels = 3;
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "with C at least 3, the channels in use");
-    const char *const names[2] = {"t2m", "v10"};
-    options = grid_options(path);
-    options.names = names;
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "has no channel 'v10', which the data have");
-    options.path = test_path("none.h5");
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "none.h5; `vitrain stats` makes such a file");
+    data = grid_data(false);
+    EXPECT_ERROR(open_grid(&data, 3, &seasonal), "with C at least 3, the channels in use");
+    char *names[2] = {"t2m", "v10"};
+    data.names = names;
+    EXPECT_ERROR(open_grid(&data, 2, &seasonal), "has no channel 'v10', which the data have");
+    const vt_span rows = {0, ROWS};
+    EXPECT_ERROR(vt_seasonal_open(test_path("none.h5"), &data, 2, rows, false, &seasonal),
+                 "none.h5; `vitrain stats` makes such a file");
     const test_fields fields = {.times = 1, .channels = 1, .height = 2, .width = 2};
     test_fields_write(test_path("2001.h5"), &fields);
-    options.path = test_path("2001.h5");
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "holds no seasonal climatology that this program reads");
+    EXPECT_ERROR(vt_seasonal_open(test_path("2001.h5"), &data, 2, rows, false, &seasonal),
+                 "holds no seasonal climatology that this program reads");
     FILE *file = fopen(path, "r+b"); /* a value of the coefficients: 113 */
     float value = 0;
     int64_t at = 0;
@@ -329,11 +334,10 @@ TEST(climatologies_that_do_not_fit)
     fseek(file, at - 4, SEEK_SET);
     fwrite(&(float){114}, sizeof value, 1, file);
     fclose(file);
-    options = grid_options(path);
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "dataset /coefficients is damaged");
+    data = grid_data(false);
+    EXPECT_ERROR(open_grid(&data, 2, &seasonal), "dataset /coefficients is damaged");
     EXPECT(truncate(path, 900) == 0);
-    options.path = path;
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "climatology_path (`vitrain stats` makes such a file): ");
+    EXPECT_ERROR(open_grid(&data, 2, &seasonal), "climatology_path (`vitrain stats` makes such a file): ");
     EXPECT(seasonal == NULL);
 }
 

@@ -202,8 +202,8 @@ static vt_status open_known(vt_dataset *dataset)
     if (vt_known_count(known) > 0) VT_TRY(vt_known_fields_open(known, &data, rows, &dataset->known));
     if (options->climatology == NULL) goto done;
     VT_TRY(vt_dataset_check_dates(dataset, "normalise: climatology"));
-    VT_TRY(vt_known_climatology_open(options->climatology, dataset->about, vt_dataset_frame_channels(dataset), rows,
-                                     false, &dataset->seasonal));
+    VT_TRY(vt_seasonal_open(options->climatology, dataset->about, vt_dataset_frame_channels(dataset), rows, false,
+                            &dataset->seasonal));
     VT_TRY(check_climatology(dataset));
 done:
     return status;

@@ -55,32 +55,6 @@ bool vt_known_field_changes(const vt_known_options *options, int64_t field, int6
     return own;
 }
 
-/* ---- the climatology ---- */
-
-vt_status vt_known_climatology_open(const char *path, const vt_fields_about *data, int64_t channels, vt_span rows,
-                                    bool of_values, vt_seasonal **seasonal)
-{
-    double *latitudes = vt_fields_about_coordinates(data, false), *longitudes = vt_fields_about_coordinates(data, true);
-    const vt_seasonal_options options = {.path = path,
-                                         .channels = channels,
-                                         .names = (const char *const *)data->names,
-                                         .grid_height = data->rows,
-                                         .grid_width = data->columns,
-                                         .first_row = data->window.first_row,
-                                         .height = data->window.rows,
-                                         .first_column = data->window.first_column,
-                                         .width = data->window.width,
-                                         .of_values = of_values,
-                                         .own_row = rows.first,
-                                         .own_rows = rows.count,
-                                         .latitudes = latitudes,
-                                         .longitudes = longitudes};
-    const vt_status status = vt_seasonal_open(&options, seasonal);
-    free(latitudes);
-    free(longitudes);
-    return status;
-}
-
 /* ---- static fields ---- */
 
 static vt_status open_static(const vt_known_options *options, vt_fields_file **file)

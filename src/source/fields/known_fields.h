@@ -7,7 +7,6 @@
 #include "config/roles.h"
 #include "parallel/layout.h"
 #include "source/fields/fields_file.h"
-#include "task/weather/seasonal.h"
 
 /* What is wished; the texts outlive what is opened with it. */
 typedef struct {
@@ -40,12 +39,6 @@ const float *vt_known_fields_fixed(const vt_known_fields *known);
 
 /* Does field `field` of all change? *place: its place among those that do, or that don't. */
 bool vt_known_field_changes(const vt_known_options *options, int64_t field, int64_t *place);
-
-/* The seasonal climatology of the rows `rows` of the data's window, of their first `channels` channels; of_values: in
- * the units of the data, even if channels are transformed. Fails where the file is of another grid or other channels.
- */
-vt_status vt_known_climatology_open(const char *path, const vt_fields_about *data, int64_t channels, vt_span rows,
-                                    bool of_values, vt_seasonal **seasonal);
 
 /* Fills in n_static_fields where it isn't set: the channels that the file of static_fields holds. */
 vt_status vt_known_fields_complete(vt_config *config);

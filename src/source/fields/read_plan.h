@@ -10,10 +10,10 @@
 #include "data/source.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/known_fields.h"
+#include "source/fields/seasonal.h"
 #include "source/fields/window.h"
 #include "storage/chunk_cache.h"
 #include "storage/decode.h"
-#include "task/weather/seasonal.h"
 #include "task/weather/transforms.h"
 
 /* What is asked for: some channels of a frame, and where they go. A frame may be asked for several times. */

@@ -8,9 +8,9 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/dataset_inside.h"
+#include "source/fields/seasonal.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
-#include "task/weather/seasonal.h"
 
 vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width)
 {

@@ -139,11 +139,7 @@ static vt_status write_climatology(vt_time_statistics *statistics, const char *p
                                    vt_text *notes)
 {
     vt_status status = VT_OK;
-    char *summary = NULL, *text = about != NULL ? vt_fields_about_short_text(about) : NULL;
-    double *const sides[2] = {about != NULL ? vt_fields_about_coordinates(about, false) : NULL,
-                              about != NULL ? vt_fields_about_coordinates(about, true) : NULL};
-    const vt_seasonal_fit_labels labels = {about != NULL ? (const char *const *)about->names : NULL, sides[0], sides[1],
-                                           text};
+    char *summary = NULL;
     if (statistics->fit == NULL) {
         unlink(path);
         vt_text_append(notes, "no climatology.h5: %s says no date, neither by a time coordinate nor by its name\n",
@@ -151,15 +147,13 @@ static vt_status write_climatology(vt_time_statistics *statistics, const char *p
         goto done;
     }
     VT_TRY(
-        vt_seasonal_fit_write(statistics->fit, statistics->change_fit, statistics->value_fit, &labels, path, &summary));
+        vt_seasonal_fit_write(statistics->fit, statistics->change_fit, statistics->value_fit, about, path, &summary));
     vt_text_append(notes, "climatology.h5: %s%s\n", summary,
                    statistics->assumed ? "; a time every 6 h is assumed, as the files don't say it (--time_step=24h "
                                          "would say another)"
                                        : "");
 done:
-    for (int k = 0; k < 2; k++) free(sides[k]);
     free(summary);
-    free(text);
     return status;
 }
 

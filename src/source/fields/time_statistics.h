@@ -1,5 +1,5 @@
 /* The statistics that need to know when fields are: the spread of their changes over time, and the seasonal climatology
- * (task/weather/seasonal.h). */
+ * (source/fields/seasonal.h). */
 #ifndef VT_SOURCE_FIELDS_TIME_STATISTICS_H
 #define VT_SOURCE_FIELDS_TIME_STATISTICS_H
 
@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "source/fields/about.h"
-#include "task/weather/seasonal_fit.h"
+#include "source/fields/seasonal_fit.h"
 
 typedef struct vt_time_statistics vt_time_statistics;
 

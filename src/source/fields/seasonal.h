@@ -13,15 +13,16 @@
  *
  * Its value at a date is the sum over k of basis[k] * coefficients[s, k], where s is the date's time of day and
  *   basis = 1, cos a, sin a, cos 2a, sin 2a, …      a = 2 pi (fraction of the date's year that has passed) */
-#ifndef VT_TASK_WEATHER_SEASONAL_H
-#define VT_TASK_WEATHER_SEASONAL_H
+#ifndef VT_SOURCE_FIELDS_SEASONAL_H
+#define VT_SOURCE_FIELDS_SEASONAL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
-#include "task/weather/calendar.h"
+#include "parallel/layout.h"
+#include "source/fields/about.h"
 
 #define VT_SEASONAL_FORMAT "vitrain climatology 1"
 enum { VT_SEASONAL_HARMONICS = 4, VT_SEASONAL_BASIS = 1 + 2 * VT_SEASONAL_HARMONICS };
@@ -30,24 +31,15 @@ enum { VT_SEASONAL_ANY_TIME = -1 }; /* for all times of day */
 /* basis [1 + 2 * harmonics] */
 void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis);
 
-typedef struct {
-    const char *path;                     /* the file, which climatology_path names */
-    int64_t channels;                     /* the first so many of the file */
-    const char *const *names;             /* their names by the data, to be compared; "" or NULL: not known */
-    int64_t grid_height, grid_width;      /* of the fields' files */
-    int64_t first_row, height;            /* the window's rows in that grid … */
-    int64_t first_column, width;          /* … and columns, which may go round past the last one */
-    bool of_values;                       /* in the units of the data, whatever transforms made of them */
-    int64_t own_row, own_rows;            /* the rows of the window that are wanted */
-    const double *latitudes, *longitudes; /* of the window, [height], [width], to be compared; NULL: not known */
-} vt_seasonal_options;
-
 typedef struct vt_seasonal vt_seasonal;
 
-/* Reads the part that is wanted into memory: 4 S (1 + 2 H) bytes for each channel and point. The file holds either the
- * grid or the window. Errors: no such file, no climatology or a damaged one, another grid or other channels. The file
- * is first tried in a process of its own (storage/trial.h, whose conditions hold). */
-vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **seasonal);
+/* Reads the rows `rows` of the data's window, of their first `channels` channels, into memory: 4 S (1 + 2 H) bytes for
+ * each channel and point. of_values: in the units of the data, whatever transforms made of them. The file, which
+ * climatology_path names, holds either the grid or the window. Errors: no such file, no climatology or a damaged one,
+ * another grid or other channels. The file is first tried in a process of its own (storage/trial.h, whose conditions
+ * hold). */
+vt_status vt_seasonal_open(const char *path, const vt_fields_about *data, int64_t channels, vt_span rows,
+                           bool of_values, vt_seasonal **seasonal);
 void vt_seasonal_close(vt_seasonal **seasonal);
 
 /* What the file says; [channels]: of those in use. */
@@ -65,14 +57,14 @@ vt_status vt_seasonal_checksum(const char *path, int64_t *checksum);
 /* Does it have this date's time of day? */
 bool vt_seasonal_has(const vt_seasonal *seasonal, vt_date date);
 
-/* values [channels, own_rows, width]: the climatology at that date, in the units of the data. The error names the time
+/* values [channels, rows, width]: the climatology at that date, in the units of the data. The error names the time
  * of day that the file lacks. Any thread. */
 vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *values);
 
 /* Fails where it lacks the date's time of day. */
 vt_status vt_seasonal_check(const vt_seasonal *seasonal, vt_date date);
 
-/* values [channels, own_rows, width] of its channels first, first + 1, … += factor times the climatology at a date that
+/* values [channels, rows, width] of its channels first, first + 1, … += factor times the climatology at a date that
  * passed the check, rounded once. Any thread. */
 void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t first, int64_t channels,
                      float *values);

@@ -1,4 +1,4 @@
-#include "task/weather/seasonal.h"
+#include "source/fields/seasonal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/whole.h"
 #include "storage/output_file.h"
 #include "storage/tensor_file.h"
 
@@ -14,7 +13,7 @@ enum { MOST_SLOTS = 1440 };
 
 struct vt_seasonal {
     char *path;
-    int64_t channels, points; /* points: own_rows * width */
+    int64_t channels, points; /* points: of the rows that were read */
     int64_t harmonics, slots;
     int64_t minutes[MOST_SLOTS];
     float *coefficients; /* [slots, 1 + 2 * harmonics, channels, points] */
@@ -107,19 +106,20 @@ static int64_t place_of(const char *lines, const char *name)
 }
 
 /* Where the file has the data's channels, by their names, as far as both are known. */
-static vt_status find_order(vt_tensor_file *file, const vt_seasonal_options *options, int64_t *order)
+static vt_status find_order(vt_tensor_file *file, const vt_seasonal *seasonal, const vt_fields_about *data,
+                            int64_t *order)
 {
     vt_status status = VT_OK;
     char *names = NULL;
-    for (int64_t c = 0; c < options->channels; c++) order[c] = c;
-    if (options->names == NULL || !vt_tensor_file_has(file, "channels")) return VT_OK;
+    for (int64_t c = 0; c < seasonal->channels; c++) order[c] = c;
+    if (data->names == NULL || !vt_tensor_file_has(file, "channels")) return VT_OK;
     VT_TRY(vt_tensor_file_get_text(file, "channels", &names));
-    for (int64_t c = 0; c < options->channels; c++) {
-        if (options->names[c][0] == '\0') continue;
-        order[c] = place_of(names, options->names[c]);
+    for (int64_t c = 0; c < seasonal->channels; c++) {
+        if (data->names[c][0] == '\0') continue;
+        order[c] = place_of(names, data->names[c]);
         VT_CHECK(order[c] >= 0,
                  "climatology_path: %s has no channel '%s', which the data have; make it again with `vitrain stats`",
-                 options->path, options->names[c]);
+                 seasonal->path, data->names[c]);
     }
 done:
     free(names);
@@ -128,60 +128,55 @@ done:
 
 /* ---- the grid ---- */
 
-/* Which part of the file is read: rows, and columns that may go round. */
-typedef struct {
-    int64_t first_row, first_column, columns;
-} file_part;
-
 /* A window of all columns that begins at another one than the grid: does the file begin as the window does? */
-static bool begins_as_window(vt_tensor_file *file, const vt_seasonal_options *options)
+static bool begins_as_window(vt_tensor_file *file, const vt_fields_about *data)
 {
     float first = 0;
     const vt_tensor_box box = {.first = {0}, .shape = {1, {1}}};
-    if (options->first_column == 0 || options->longitudes == NULL) return options->first_column == 0;
+    if (data->window.first_column == 0 || data->longitudes == NULL) return data->window.first_column == 0;
     if (vt_tensor_file_read_box(file, "lon", &box, &first) != VT_OK) vt_error_clear();
-    return fabs(remainder((double)first - options->longitudes[0], 360)) <= 1e-3;
+    return fabs(remainder((double)first - vt_fields_about_longitude(data, 0), 360)) <= 1e-3;
 }
 
-static vt_status find_part(vt_tensor_file *file, const vt_seasonal *seasonal, const vt_seasonal_options *options,
-                           file_part *part)
+/* The part of the file that is the data's window, and how many columns the file has. */
+static vt_status find_part(vt_tensor_file *file, const vt_seasonal *seasonal, const vt_fields_about *data,
+                           vt_frame_window *part, int64_t *columns)
 {
     vt_status status = VT_OK;
+    const vt_frame_window *window = &data->window;
     vt_tensor_shape shape;
     char found[128];
     VT_TRY(vt_tensor_file_shape(file, "coefficients", &shape));
     vt_tensor_shape_text(&shape, found);
     const bool fits =
         shape.dimensions == 5 && shape.shape[0] == seasonal->slots && shape.shape[1] == 1 + 2 * seasonal->harmonics;
-    VT_CHECK(fits && shape.shape[2] >= options->channels,
+    VT_CHECK(fits && shape.shape[2] >= seasonal->channels,
              "climatology_path: /coefficients of %s is %s, expected [%ld, %ld, C, rows, columns] with C at least "
              "%ld, the channels in use; make it again with `vitrain stats`",
-             options->path, found, seasonal->slots, 1 + 2 * seasonal->harmonics, options->channels);
-    const bool is_window = shape.shape[3] == options->height && shape.shape[4] == options->width;
-    const bool is_grid = shape.shape[3] == options->grid_height && shape.shape[4] == options->grid_width;
+             seasonal->path, found, seasonal->slots, 1 + 2 * seasonal->harmonics, seasonal->channels);
+    const bool is_window = shape.shape[3] == window->rows && shape.shape[4] == window->width;
+    const bool is_grid = shape.shape[3] == data->rows && shape.shape[4] == data->columns;
     VT_CHECK(is_window || is_grid,
              "climatology_path: %s is of a grid of [%ld, %ld], neither the window [%ld, %ld] nor the grid [%ld, "
              "%ld] of the data; make it again with `vitrain stats`",
-             options->path, shape.shape[3], shape.shape[4], options->height, options->width, options->grid_height,
-             options->grid_width);
-    const bool cut = is_grid && !(is_window && begins_as_window(file, options));
-    *part = (file_part){cut ? options->first_row : 0, cut ? options->first_column : 0, shape.shape[4]};
+             seasonal->path, shape.shape[3], shape.shape[4], window->rows, window->width, data->rows, data->columns);
+    const bool cut = is_grid && !(is_window && begins_as_window(file, data));
+    *part = cut ? *window : (vt_frame_window){.rows = window->rows, .width = window->width};
+    *columns = shape.shape[4];
 done:
     return status;
 }
 
 /* Latitudes (axis 0) or longitudes of the file beside those of the data. */
-static vt_status check_coordinate(vt_tensor_file *file, const vt_seasonal_options *options, const file_part *part,
-                                  int axis)
+static vt_status check_coordinate(vt_tensor_file *file, const char *path, const vt_fields_about *data,
+                                  const vt_frame_window *part, int axis)
 {
     vt_status status = VT_OK;
     const char *name = axis == 0 ? "lat" : "lon";
-    const double *expected = axis == 0 ? options->latitudes : options->longitudes;
-    const int64_t count = axis == 0 ? options->height : options->width;
-    const int64_t first = axis == 0 ? part->first_row : part->first_column;
+    const int64_t count = axis == 0 ? part->rows : part->width;
     float *values = NULL;
     vt_tensor_shape shape;
-    if (expected == NULL) return VT_OK;
+    if ((axis == 0 ? data->latitudes : data->longitudes) == NULL) return VT_OK;
     if (vt_tensor_file_shape(file, name, &shape) != VT_OK) { /* it is not known there */
         vt_error_clear();
         return VT_OK;
@@ -190,12 +185,14 @@ static vt_status check_coordinate(vt_tensor_file *file, const vt_seasonal_option
     values = vt_allocate((size_t)there + 1, sizeof *values, "the climatology");
     VT_TRY(vt_tensor_file_read(file, name, &shape, values));
     for (int64_t i = 0; i < count; i++) {
-        const double value = (double)values[(first + i) % there];
-        const double apart = fabs(axis == 0 ? value - expected[i] : remainder(value - expected[i], 360));
+        const int64_t place = axis == 0 ? part->first_row + i : vt_window_column(part, i);
+        const double value = (double)values[place % there];
+        const double expected = axis == 0 ? vt_fields_about_latitude(data, i) : vt_fields_about_longitude(data, i);
+        const double apart = fabs(axis == 0 ? value - expected : remainder(value - expected, 360));
         VT_CHECK(apart <= 1e-3,
                  "climatology_path: %s is of another grid: its %s %ld is at %g degrees, that of the data at %g; make "
                  "it again with `vitrain stats`",
-                 options->path, axis == 0 ? "row" : "column", i, value, expected[i]);
+                 path, axis == 0 ? "row" : "column", i, value, expected);
     }
 done:
     free(values);
@@ -204,98 +201,99 @@ done:
 
 /* ---- reading ---- */
 
-/* The columns of a window go round where it reaches past the last one of the file. */
-static vt_status read_coefficients(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options,
-                                   const int64_t *order, const file_part *part)
+/* The columns of `part`, which may go round, of whole rows of the file. */
+static vt_status read_coefficients(vt_tensor_file *file, vt_seasonal *seasonal, bool of_values, const int64_t *order,
+                                   const vt_frame_window *part, int64_t columns)
 {
     vt_status status = VT_OK;
     static const char values_name[] = "value_coefficients";
-    const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
-    const int64_t fields = seasonal->slots * basis * channels, width = options->width;
-    const int64_t before = vt_smaller(part->columns - part->first_column, width); /* the last column */
+    const int64_t basis = 1 + 2 * seasonal->harmonics, channels = seasonal->channels;
+    const int64_t fields = seasonal->slots * basis * channels;
     vt_tensor_shape shape;
-    const bool of_values = options->of_values && vt_tensor_file_shape(file, values_name, &shape) == VT_OK;
-    const char *name = of_values ? values_name : "coefficients";
+    vt_column_span spans[2];
+    const int span_count = vt_window_spans(part, spans);
+    of_values = of_values && vt_tensor_file_shape(file, values_name, &shape) == VT_OK;
     if (!of_values) vt_error_clear();
     float *to = seasonal->coefficients = malloc((size_t)(fields * seasonal->points) * sizeof *to);
-    float *values = malloc((size_t)(lines * part->columns) * sizeof *values);
-    VT_CHECK(to != NULL && values != NULL, "out of memory for the climatology of %s", options->path);
+    float *values = malloc((size_t)(part->rows * columns) * sizeof *values);
+    VT_CHECK(to != NULL && values != NULL, "out of memory for the climatology of %s", seasonal->path);
     for (int64_t i = 0; i < fields; i++) {
-        const int64_t of = i / channels, first = part->first_row + options->own_row;
-        const vt_tensor_box box = {.first = {of / basis, of % basis, order[i % channels], first, 0},
-                                   .shape = {5, {1, 1, 1, lines, part->columns}}};
-        VT_TRY(vt_tensor_file_read_box(file, name, &box, values));
-        for (int64_t row = 0; row < lines; row++, to += width) {
-            const float *line = values + row * part->columns;
-            memcpy(to, line + part->first_column, (size_t)before * sizeof *to);
-            memcpy(to + before, line, (size_t)(width - before) * sizeof *to);
-        }
+        const int64_t of = i / channels;
+        const vt_tensor_box box = {.first = {of / basis, of % basis, order[i % channels], part->first_row, 0},
+                                   .shape = {5, {1, 1, 1, part->rows, columns}}};
+        VT_TRY(vt_tensor_file_read_box(file, of_values ? values_name : "coefficients", &box, values));
+        for (int64_t row = 0; row < part->rows; row++, to += part->width)
+            for (int s = 0; s < span_count; s++)
+                memcpy(to + spans[s].at, values + row * columns + spans[s].first, (size_t)spans[s].count * sizeof *to);
     }
 done:
     free(values);
     return status;
 }
 
-static vt_status read_stds(vt_tensor_file *file, const vt_seasonal_options *options, const int64_t *order,
-                           const char *name, float **stds)
+static vt_status read_stds(vt_tensor_file *file, const vt_seasonal *seasonal, const int64_t *order, const char *name,
+                           float **stds)
 {
     vt_status status = VT_OK;
     vt_tensor_shape shape;
     float *all = NULL;
     VT_TRY(vt_tensor_file_shape(file, name, &shape));
-    for (int64_t c = 0; c < options->channels; c++)
+    for (int64_t c = 0; c < seasonal->channels; c++)
         VT_CHECK(shape.dimensions == 1 && order[c] < shape.shape[0],
                  "climatology_path: /%s of %s has no value for each channel; make it again with `vitrain stats`", name,
-                 options->path);
+                 seasonal->path);
     all = vt_allocate((size_t)shape.shape[0], sizeof *all, "the climatology");
-    *stds = vt_allocate((size_t)options->channels, sizeof **stds, "the climatology");
+    *stds = vt_allocate((size_t)seasonal->channels, sizeof **stds, "the climatology");
     VT_TRY(vt_tensor_file_read(file, name, &shape, all));
-    for (int64_t c = 0; c < options->channels; c++) (*stds)[c] = all[order[c]];
+    for (int64_t c = 0; c < seasonal->channels; c++) (*stds)[c] = all[order[c]];
 done:
     free(all);
     return status;
 }
 
-static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options)
+static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_fields_about *data, vt_span rows,
+                          bool of_values)
 {
     vt_status status = VT_OK;
-    file_part part = {0};
+    vt_frame_window part = {0};
     vt_tensor_shape shape;
-    int64_t *order = vt_allocate((size_t)options->channels, sizeof *order, "the climatology");
+    int64_t columns = 0, *order = vt_allocate((size_t)seasonal->channels, sizeof *order, "the climatology");
     VT_TRY(read_head(file, seasonal));
-    VT_TRY(find_order(file, options, order));
-    VT_TRY(find_part(file, seasonal, options, &part));
-    VT_ASSERT(part.columns > 0);
-    for (int axis = 0; axis < 2; axis++) VT_TRY(check_coordinate(file, options, &part, axis));
-    VT_TRY(read_coefficients(file, seasonal, options, order, &part));
-    VT_TRY(read_stds(file, options, order, "departure_stds", &seasonal->facts.departure_stds));
+    VT_TRY(find_order(file, seasonal, data, order));
+    VT_TRY(find_part(file, seasonal, data, &part, &columns));
+    VT_ASSERT(columns > 0);
+    for (int axis = 0; axis < 2; axis++) VT_TRY(check_coordinate(file, seasonal->path, data, &part, axis));
+    part.first_row += rows.first;
+    part.rows = rows.count;
+    VT_TRY(read_coefficients(file, seasonal, of_values, order, &part, columns));
+    VT_TRY(read_stds(file, seasonal, order, "departure_stds", &seasonal->facts.departure_stds));
     if (vt_tensor_file_shape(file, "departure_change_stds", &shape) != VT_OK)
         vt_error_clear(); /* there are no two times that are dt apart */
     else
-        VT_TRY(read_stds(file, options, order, "departure_change_stds", &seasonal->facts.change_stds));
+        VT_TRY(read_stds(file, seasonal, order, "departure_change_stds", &seasonal->facts.change_stds));
 done:
     free(order);
     return status;
 }
 
-vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **result)
+vt_status vt_seasonal_open(const char *path, const vt_fields_about *data, int64_t channels, vt_span rows,
+                           bool of_values, vt_seasonal **result)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
     vt_seasonal *seasonal = vt_allocate(1, sizeof *seasonal, "the climatology");
     *result = NULL;
-    VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
-    seasonal->path = vt_text_copy(options->path);
-    seasonal->channels = options->channels;
-    seasonal->points = options->own_rows * options->width;
-    VT_CHECK(vt_output_exists(options->path), "climatology_path: there is no %s; `vitrain stats` makes such a file",
-             options->path);
-    VT_TRY(vt_tensor_files_try(options->path));
-    if (vt_tensor_file_open(options->path, &file) != VT_OK) {
+    VT_ASSERT(rows.first >= 0 && rows.first + rows.count <= data->window.rows);
+    seasonal->path = vt_text_copy(path);
+    seasonal->channels = channels;
+    seasonal->points = rows.count * data->window.width;
+    VT_CHECK(vt_output_exists(path), "climatology_path: there is no %s; `vitrain stats` makes such a file", path);
+    VT_TRY(vt_tensor_files_try(path));
+    if (vt_tensor_file_open(path, &file) != VT_OK) {
         status = vt_error_context("climatology_path (`vitrain stats` makes such a file)");
         goto done;
     }
-    VT_TRY(read_all(file, seasonal, options));
+    VT_TRY(read_all(file, seasonal, data, rows, of_values));
     *result = seasonal;
     seasonal = NULL;
 done:

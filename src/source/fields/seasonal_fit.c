@@ -1,4 +1,4 @@
-#include "task/weather/seasonal_fit.h"
+#include "source/fields/seasonal_fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "source/fields/seasonal.h"
 #include "storage/output_file.h"
 #include "storage/tensor_file.h"
-#include "task/weather/seasonal.h"
 
 enum { BLOCK = 512, DAYS = 366, LONGEST_GAP = 32, TRIANGLE = VT_SEASONAL_BASIS * (VT_SEASONAL_BASIS + 1) / 2 };
 
@@ -286,14 +286,10 @@ static void solve_slot(const vt_seasonal_fit *fit, const slot *s, int64_t basis,
 
 /* ---- the file ---- */
 
-static vt_status write_labels(const vt_seasonal_fit *fit, const vt_seasonal_fit_labels *labels, int64_t basis,
-                              vt_tensor_file *file)
+static vt_status write_head(const vt_seasonal_fit *fit, int64_t basis, vt_tensor_file *file)
 {
     vt_status status = VT_OK;
-    const double *coordinates[2] = {labels->latitudes, labels->longitudes};
-    const int64_t sizes[2] = {fit->options.height, fit->options.width};
     char date[VT_DATE_SIZE];
-    vt_text names = {0};
     int64_t *minutes = vt_allocate((size_t)fit->slot_count, sizeof *minutes, "the climatology");
     for (int64_t i = 0; i < fit->slot_count; i++) minutes[i] = fit->slots[i]->minute;
     const int64_t harmonics = (basis - 1) / 2;
@@ -303,22 +299,34 @@ static vt_status write_labels(const vt_seasonal_fit *fit, const vt_seasonal_fit_
     VT_TRY(vt_tensor_file_set_integers(file, "times", 1, &fit->times));
     VT_TRY(vt_tensor_file_set_text(file, "first", vt_date_format(fit->first, date)));
     VT_TRY(vt_tensor_file_set_text(file, "last", vt_date_format(fit->last, date)));
-    for (int64_t c = 0; labels->names != NULL && c < fit->options.channels; c++)
-        vt_text_append(&names, "%s%s", c > 0 ? "\n" : "", labels->names[c]);
+done:
+    free(minutes);
+    return status;
+}
+
+static vt_status write_about(const vt_fields_about *about, vt_tensor_file *file)
+{
+    vt_status status = VT_OK;
+    vt_text names = {0};
+    char *text = vt_fields_about_short_text(about);
+    for (int64_t c = 0; about->names != NULL && c < about->channels; c++)
+        vt_text_append(&names, "%s%s", c > 0 ? "\n" : "", about->names[c]);
     if (names.length > 0) VT_TRY(vt_tensor_file_set_text(file, "channels", names.characters));
-    if (labels->about != NULL) VT_TRY(vt_tensor_file_set_text(file, "about", labels->about));
+    VT_TRY(vt_tensor_file_set_text(file, "about", text));
     for (int axis = 0; axis < 2; axis++) {
-        if (coordinates[axis] == NULL) continue;
-        const vt_tensor_shape shape = {1, {sizes[axis]}};
-        float *values = vt_allocate((size_t)sizes[axis], sizeof *values, "the climatology");
-        for (int64_t i = 0; i < sizes[axis]; i++) values[i] = (float)coordinates[axis][i];
+        double *degrees = vt_fields_about_coordinates(about, axis == 1);
+        if (degrees == NULL) continue;
+        const vt_tensor_shape shape = {1, {axis == 0 ? about->window.rows : about->window.width}};
+        float *values = vt_allocate((size_t)shape.shape[0], sizeof *values, "the climatology");
+        for (int64_t i = 0; i < shape.shape[0]; i++) values[i] = (float)degrees[i];
         status = vt_tensor_file_write(file, axis == 0 ? "lat" : "lon", &shape, values);
         free(values);
+        free(degrees);
         if (status != VT_OK) goto done;
     }
 done:
     vt_text_close(&names);
-    free(minutes);
+    free(text);
     return status;
 }
 
@@ -373,16 +381,19 @@ static char *summary_of(const vt_seasonal_fit *fit, int64_t basis, int64_t gap)
 }
 
 vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, vt_seasonal_fit *values,
-                                const vt_seasonal_fit_labels *labels, const char *path, char **summary)
+                                const vt_fields_about *about, const char *path, char **summary)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
     char *partial = vt_output_partial_path(path);
     VT_ASSERT(fit->times > 0);
+    VT_ASSERT(about == NULL || (about->channels == fit->options.channels && about->window.rows == fit->options.height &&
+                                about->window.width == fit->options.width));
     int64_t gap, other;
     const int64_t basis = settle_basis(fit, &gap);
     VT_TRY(vt_tensor_file_create(partial, &file));
-    VT_TRY(write_labels(fit, labels, basis, file));
+    VT_TRY(write_head(fit, basis, file));
+    if (about != NULL) VT_TRY(write_about(about, file));
     VT_TRY(write_solution(fit, basis, "coefficients", "departure_stds", file));
     if (values != NULL) VT_TRY(write_solution(values, settle_basis(values, &other), "value_coefficients", NULL, file));
     if (changes != NULL && changes->times > 0)

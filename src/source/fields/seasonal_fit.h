@@ -2,14 +2,14 @@
  * day, channel and grid point. Only the sums of the normal equations are kept, in float64, so memory does not depend on
  * how many times there are: 8 S (1 + 2 H) bytes for each channel and point, and with missing values 8 S (1 + H) (1 + 2
  * H) more. */
-#ifndef VT_TASK_WEATHER_SEASONAL_FIT_H
-#define VT_TASK_WEATHER_SEASONAL_FIT_H
+#ifndef VT_SOURCE_FIELDS_SEASONAL_FIT_H
+#define VT_SOURCE_FIELDS_SEASONAL_FIT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
-#include "task/weather/calendar.h"
+#include "source/fields/about.h"
 
 typedef struct {
     int64_t channels, height, width;
@@ -25,20 +25,14 @@ void vt_seasonal_fit_close(vt_seasonal_fit **fit);
 /* Takes in the fields of one time, [channels, height, width]. The error: out of memory for a new time of day. */
 vt_status vt_seasonal_fit_add(vt_seasonal_fit *fit, vt_date date, const float *fields);
 
-typedef struct {
-    const char *const *names;             /* of the channels, or NULL */
-    const double *latitudes, *longitudes; /* [height], [width], or NULL */
-    const char *about;                    /* the data, as JSON, or NULL */
-} vt_seasonal_fit_labels;
-
 /* Solves the equations and writes the file, which appears whole or not at all; at least one time was added. `changes`
  * (or NULL) is a fit to x(t + dt) - x(t), each added at the later time: what their own seasonal climatology leaves is
  * the change of the departures. `values` (or NULL) is a fit to the same times in the units of the data, where `fit` is
  * to what transforms made of them. Times that are more than a day apart share one climatology for any time of day. If
  * the times of a time of day leave more than 32 days of the year without one, as a set of less than a year does,
  * harmonics can't be told from the weather: then only means are written. *summary (malloc'd) is a clause that says what
- * was fitted. */
+ * was fitted. about: the data, whose window the fields are, which the file keeps; NULL: not known. */
 vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, vt_seasonal_fit *values,
-                                const vt_seasonal_fit_labels *labels, const char *path, char **summary);
+                                const vt_fields_about *about, const char *path, char **summary);
 
 #endif
