@@ -122,7 +122,7 @@ vt_status vt_climatologies_read(vt_evaluated *e)
     if (!there) goto done;
     VT_TRY(vt_seasonal_open(config->climatology_path, e->forecaster.from.dataset->about, config->n_out_channels,
                             (vt_span){0, config->img_size[0]}, true, &e->climatology));
-    const char *said = vt_seasonal_facts_of(e->climatology)->about;
+    const char *said = e->climatology->about;
     if (said != NULL) VT_TRY(vt_fields_about_parse(said, config->climatology_path, &about));
     VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, e->forecaster.from.dataset, about,
                                  config->climatology_path));

@@ -170,8 +170,7 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 1; i < members->model_count; i++) vt_print_wrapped("also of %s\n", model[i].checkpoint);
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
-    if (e->climatology != NULL)
-        vt_print_wrapped("climatology: %s\n", vt_seasonal_facts_of(e->climatology)->description);
+    if (e->climatology != NULL) vt_print_wrapped("climatology: %s\n", e->climatology->description);
     if (e->errors.memory != NULL)
         vt_print_wrapped("dressed: CRPS of %s with a normal distribution around it, as wide as its errors from %ld "
                          "initial times of the training set %s; in the last column likewise of the climatology\n",

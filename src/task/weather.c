@@ -119,16 +119,16 @@ static vt_status read_of_seasonal(weather *w, const vt_seasonal *seasonal, const
 {
     vt_status status = VT_OK;
     const vt_config *config = w->task.config;
-    const char *path = config->climatology_path, *text = vt_seasonal_facts_of(seasonal)->about;
+    const char *path = config->climatology_path, *text = seasonal->about;
     vt_fields_about *about = NULL;
     if (text != NULL) {
         VT_TRY(vt_fields_about_parse(text, path, &about));
         VT_TRY(vt_fields_compare(rules, data, &(vt_fields_side){about, path}, remarks));
     }
     VT_TRY(vt_seasonal_stds(seasonal, w->stds));
-    w->task.about->normalisation.checksums[VT_FILE_OF_CLIMATOLOGY] = vt_seasonal_facts_of(seasonal)->checksum;
+    w->task.about->normalisation.checksums[VT_FILE_OF_CLIMATOLOGY] = seasonal->checksum;
     if (!needs_changes(config)) goto done;
-    const float *stds = vt_seasonal_facts_of(seasonal)->change_stds;
+    const float *stds = seasonal->change_stds;
     VT_CHECK(stds != NULL,
              "climatology_path: %s doesn't say how much departures change over dt; make it again with `vitrain stats`",
              path);

@@ -56,9 +56,9 @@ static void check_climatology(hid_t file, const char *group, const float *fields
     SCOPED(vt_seasonal) *seasonal = open_seasonal(test_path("climatology.h5"));
     const double *expected = golden_read(file, NULL, "%s/change_stds", group);
     for (int c = 0; c < CHANNELS; c++) EXPECT_NEAR(changes.values[c], expected[c], stored * expected[c]);
-    expect_values("departure_stds", vt_seasonal_facts_of(seasonal)->departure_stds,
-                  golden_read(file, NULL, "%s/departure_stds", group), CHANNELS);
-    expect_values("departure_change_stds", vt_seasonal_facts_of(seasonal)->change_stds,
+    expect_values("departure_stds", seasonal->departure_stds, golden_read(file, NULL, "%s/departure_stds", group),
+                  CHANNELS);
+    expect_values("departure_change_stds", seasonal->change_stds,
                   golden_read(file, NULL, "%s/departure_change_stds", group), CHANNELS);
     expected = golden_read(file, NULL, "%s/later", group);
     static const int days[4] = {0, 122, 181, 1000};

@@ -143,7 +143,7 @@ TEST(fits_every_calendar_and_step)
             EXPECT_OK(vt_seasonal_at(seasonal, date, values));
             EXPECT_NEAR((double)values[0], (double)value_at(date, 0), 1e-5);
             EXPECT_NEAR((double)values[1], 5, 1e-5);
-            EXPECT_NEAR((double)vt_seasonal_facts_of(seasonal)->departure_stds[0], 0, 1e-5);
+            EXPECT_NEAR((double)seasonal->departure_stds[0], 0, 1e-5);
             date.minutes += 30;
             EXPECT(!vt_seasonal_has(seasonal, date));
             EXPECT_ERROR(vt_seasonal_at(seasonal, date, values),
@@ -188,7 +188,7 @@ TEST(less_than_a_year_gives_means)
     for (int64_t i = 0; i < 200; i++) sum += (double)value_at(vt_date_after(date, 1440 * i), 0) / 200;
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[0], sum, 2e-6);
-    EXPECT_TEXT(vt_seasonal_facts_of(seasonal)->description,
+    EXPECT_TEXT(seasonal->description,
                 "a mean for 1 time of day, fitted to 200 times, 2003-01-01 00:00 to 2003-07-19 00:00");
     vt_seasonal_close(&seasonal);
     fit_times(VT_CALENDAR_STANDARD, "2003-01-01", 360, 1, true); /* a single time */

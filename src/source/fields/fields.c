@@ -161,7 +161,7 @@ static void log_known(const vt_dataset *dataset)
     if (text.length > 0) vt_log_info("the input also holds %s", text.characters);
     if (dataset->seasonal != NULL)
         vt_log_info("fields are departures from the seasonal climatology %s: %s", dataset->options.climatology,
-                    vt_seasonal_facts_of(dataset->seasonal)->description);
+                    dataset->seasonal->description);
     vt_text_close(&text);
 }
 

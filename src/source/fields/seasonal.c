@@ -9,17 +9,6 @@
 #include "storage/output_file.h"
 #include "storage/tensor_file.h"
 
-enum { MOST_SLOTS = 1440 };
-
-struct vt_seasonal {
-    char *path;
-    int64_t channels, points; /* points: of the rows that were read */
-    int64_t harmonics, slots;
-    int64_t minutes[MOST_SLOTS];
-    float *coefficients; /* [slots, 1 + 2 * harmonics, channels, points] */
-    vt_seasonal_facts facts;
-};
-
 void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis)
 {
     const double angle = 2 * M_PI * vt_date_of_year(date);
@@ -67,7 +56,7 @@ static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
     vt_status status = VT_OK;
     char *format = NULL, *first = NULL, *last = NULL, *terms = NULL;
     int64_t times = 0;
-    seasonal->slots = MOST_SLOTS;
+    seasonal->slots = VT_SEASONAL_SLOTS;
     if (vt_tensor_file_has(file, "format")) VT_TRY(vt_tensor_file_get_text(file, "format", &format));
     VT_CHECK(format != NULL && strcmp(format, VT_SEASONAL_FORMAT) == 0,
              "climatology_path: %s holds no seasonal climatology that this program reads (its format is '%s', expected "
@@ -82,9 +71,9 @@ static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
              "climatology_path: %s has %ld harmonics, expected 0 to %d; make it again with `vitrain stats`",
              seasonal->path, seasonal->harmonics, VT_SEASONAL_HARMONICS);
     terms = vt_seasonal_terms(seasonal->harmonics, seasonal->slots, seasonal->minutes[0]);
-    seasonal->facts.description = vt_text_format("%s, fitted to %ld times, %s to %s", terms, times, first, last);
-    VT_TRY(read_checksum(file, &seasonal->facts.checksum));
-    if (vt_tensor_file_has(file, "about")) VT_TRY(vt_tensor_file_get_text(file, "about", &seasonal->facts.about));
+    seasonal->description = vt_text_format("%s, fitted to %ld times, %s to %s", terms, times, first, last);
+    VT_TRY(read_checksum(file, &seasonal->checksum));
+    if (vt_tensor_file_has(file, "about")) VT_TRY(vt_tensor_file_get_text(file, "about", &seasonal->about));
 done:
     free(format);
     free(first);
@@ -266,11 +255,11 @@ static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_
     part.first_row += rows.first;
     part.rows = rows.count;
     VT_TRY(read_coefficients(file, seasonal, of_values, order, &part, columns));
-    VT_TRY(read_stds(file, seasonal, order, "departure_stds", &seasonal->facts.departure_stds));
+    VT_TRY(read_stds(file, seasonal, order, "departure_stds", &seasonal->departure_stds));
     if (vt_tensor_file_shape(file, "departure_change_stds", &shape) != VT_OK)
         vt_error_clear(); /* there are no two times that are dt apart */
     else
-        VT_TRY(read_stds(file, seasonal, order, "departure_change_stds", &seasonal->facts.change_stds));
+        VT_TRY(read_stds(file, seasonal, order, "departure_change_stds", &seasonal->change_stds));
 done:
     free(order);
     return status;
@@ -308,11 +297,11 @@ void vt_seasonal_close(vt_seasonal **pointer)
     if (seasonal == NULL) return;
     *pointer = NULL;
     free(seasonal->path);
-    free(seasonal->facts.description);
-    free(seasonal->facts.about);
+    free(seasonal->description);
+    free(seasonal->about);
     free(seasonal->coefficients);
-    free(seasonal->facts.departure_stds);
-    free(seasonal->facts.change_stds);
+    free(seasonal->departure_stds);
+    free(seasonal->change_stds);
     free(seasonal);
 }
 
@@ -378,7 +367,7 @@ vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds)
 {
     vt_status status = VT_OK;
     for (int64_t c = 0; c < seasonal->channels; c++) {
-        stds[c] = seasonal->facts.departure_stds[c];
+        stds[c] = seasonal->departure_stds[c];
         VT_CHECK(isfinite(stds[c]) && stds[c] > 0,
                  "climatology_path: %s holds %g as the standard deviation of channel %ld's departures: a channel that "
                  "never departs from its climatology can't be normalised; leave it out, or use --normalise=mean",
@@ -400,9 +389,4 @@ size_t vt_seasonal_bytes(const char *path, int64_t channels, int64_t points)
     vt_error_clear();
     vt_tensor_file_close(&file);
     return (size_t)(terms * channels * points) * sizeof(float);
-}
-
-const vt_seasonal_facts *vt_seasonal_facts_of(const vt_seasonal *seasonal)
-{
-    return &seasonal->facts;
 }

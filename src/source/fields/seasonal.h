@@ -27,11 +27,23 @@
 #define VT_SEASONAL_FORMAT "vitrain climatology 1"
 enum { VT_SEASONAL_HARMONICS = 4, VT_SEASONAL_BASIS = 1 + 2 * VT_SEASONAL_HARMONICS };
 enum { VT_SEASONAL_ANY_TIME = -1 }; /* for all times of day */
+enum { VT_SEASONAL_SLOTS = 1440 };  /* times of day, at most */
 
 /* basis [1 + 2 * harmonics] */
 void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis);
 
-typedef struct vt_seasonal vt_seasonal;
+/* To be read only. */
+typedef struct {
+    char *path;
+    char *description; /* "a mean and 1 harmonic of the year for each of 4 times of day, fitted to 1460 times, …" */
+    int64_t checksum;  /* the CRC-32C of the coefficients; -1: the file doesn't say */
+    char *about;       /* its data as JSON; NULL: the file doesn't say */
+    float *departure_stds, *change_stds; /* [channels], change_stds: NULL where the file has none */
+    int64_t channels, points;            /* that are in use; points: of the rows that were read */
+    int64_t harmonics, slots;
+    int64_t minutes[VT_SEASONAL_SLOTS]; /* [slots]: their times of day */
+    float *coefficients;                /* [slots, 1 + 2 * harmonics, channels, points] */
+} vt_seasonal;
 
 /* Reads the rows `rows` of the data's window, of their first `channels` channels, into memory: 4 S (1 + 2 H) bytes for
  * each channel and point. of_values: in the units of the data, whatever transforms made of them. The file, which
@@ -41,15 +53,6 @@ typedef struct vt_seasonal vt_seasonal;
 vt_status vt_seasonal_open(const char *path, const vt_fields_about *data, int64_t channels, vt_span rows,
                            bool of_values, vt_seasonal **seasonal);
 void vt_seasonal_close(vt_seasonal **seasonal);
-
-/* What the file says; [channels]: of those in use. */
-typedef struct {
-    char *description; /* "a mean and 1 harmonic of the year for each of 4 times of day, fitted to 1460 times, …" */
-    int64_t checksum;  /* the CRC-32C of the coefficients; -1: it doesn't say */
-    char *about;       /* its data as JSON; NULL: it doesn't say */
-    float *departure_stds, *change_stds; /* [channels], change_stds: NULL where the file has none */
-} vt_seasonal_facts;
-const vt_seasonal_facts *vt_seasonal_facts_of(const vt_seasonal *seasonal);
 
 /* The checksum of a file; -1: it is an older one. */
 vt_status vt_seasonal_checksum(const char *path, int64_t *checksum);
