@@ -174,7 +174,7 @@ static vt_status look_at_data(initial *init)
                                   .outputs = named ? init->given->n_out_channels : about->channels,
                                   .rows = about->window.rows,
                                   .columns = about->window.width,
-                                  .minutes = vt_dataset_minutes_a_time(training),
+                                  .minutes = vt_index_minutes(&training->index),
                                   .dated = about->span_count > 0,
                                   .latitudes = about->latitudes != NULL && on_earth,
                                   .longitudes = about->longitudes != NULL && on_earth,

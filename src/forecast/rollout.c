@@ -70,7 +70,7 @@ static void perturb(const vt_forecaster *f, int64_t member, int64_t start, float
 
 int64_t vt_forecast_step(const vt_dataset *dataset)
 {
-    return vt_dataset_minutes_a_time(dataset) * dataset->options.dt;
+    return vt_index_minutes(&dataset->index) * dataset->options.dt;
 }
 
 vt_date vt_forecast_date(const vt_dataset *dataset, int64_t sample, int64_t lead)

@@ -234,7 +234,7 @@ TEST(times_are_recognised)
         test_nc_times(file, "lead", H5T_IEEE_F64LE, 3, days, "days");
         H5Fclose(file);
         SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-        EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && dataset->about->step > 0, "form %zu", i);
+        EXPECT(vt_index_minutes(&dataset->index) == 1440 && dataset->about->step > 0, "form %zu", i);
         EXPECT_DATE(dataset, 1, "2013-01-02 00:00");
     }
 }
@@ -343,11 +343,11 @@ TEST(times_of_fields)
     vt_dataset_options options = test_fields_options(&fields);
     test_fields_write(test_path("2001.h5"), &fields);
     SCOPED(vt_dataset) *dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 360 && dataset->about->step == 0);
+    EXPECT(vt_index_minutes(&dataset->index) == 360 && dataset->about->step == 0);
     vt_dataset_close(&dataset);
     options.form.time_step = "1d";
     dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && dataset->about->step > 0);
+    EXPECT(vt_index_minutes(&dataset->index) == 1440 && dataset->about->step > 0);
     EXPECT_DATE(dataset, 2, "2001-01-03 00:00");
     vt_dataset_close(&dataset);
     options.form.time_step = "often";
@@ -359,7 +359,7 @@ TEST(times_of_fields)
     H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, 4, hours, "hours since 1988-05-06"));
     H5Fclose(file);
     dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && dataset->source.sample_count == 2); /* none over the gap */
+    EXPECT(vt_index_minutes(&dataset->index) == 1440 && dataset->source.sample_count == 2); /* none over the gap */
     EXPECT_DATE(dataset, 1, "1988-05-07 00:00");
     vt_dataset_close(&dataset);
     options.form.time_step = "6h";
@@ -367,7 +367,7 @@ TEST(times_of_fields)
                            "2001.h5: its times are 24 h apart, and 6h, as time_step says, is no multiple of that");
     options.form.coordinates = "time=none";
     dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
+    EXPECT(vt_index_minutes(&dataset->index) == 360);
 }
 
 /* Values that no field has, with and without attributes that declare them invalid. */

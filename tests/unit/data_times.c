@@ -187,7 +187,7 @@ TEST(files_of_one_time_each)
     }
     SCOPED(vt_dataset) *dataset = open_in("days", &options);
     EXPECT(dataset->source.sample_count == 3 + 1 && dataset->source.crossing_samples == 4);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
+    EXPECT(vt_index_minutes(&dataset->index) == 360);
 }
 
 /* One of them is an hour early: the others still say how far apart they are. */
@@ -199,7 +199,7 @@ TEST(files_of_one_time_each_and_one_early)
         test_nc_write(SETTINGS("days/x_2013-01-%02d.nc", i + 1), 1, &minute, "hours since 2013-01-01");
     }
     SCOPED(vt_dataset) *dataset = open_in("days", &options);
-    EXPECT(dataset->source.sample_count == 2 + 3 && vt_dataset_minutes_a_time(dataset) == 1440);
+    EXPECT(dataset->source.sample_count == 2 + 3 && vt_index_minutes(&dataset->index) == 1440);
 }
 
 /* The middles of months, a file each: the dates alone say a month apart, and so may time_step. */
@@ -215,7 +215,7 @@ TEST(files_of_one_month_each)
         options.form.time_step = said[i];
         SCOPED(vt_dataset) *dataset = open_in("months", &options);
         EXPECT(dataset->source.sample_count == 3 && dataset->source.crossing_samples == 3);
-        EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && dataset->about->step > 0);
+        EXPECT(vt_index_minutes(&dataset->index) == VT_A_MONTH && dataset->about->step > 0);
         EXPECT(vt_dataset_date(dataset, 2, 0, &date));
         EXPECT_TEXT(vt_date_format(date, text), "2013-03-16 12:00");
     }
@@ -266,14 +266,14 @@ TEST(times_by_their_number)
             options.form.time_step = "15min";
         }
         SCOPED(vt_dataset) *dataset = test_open(&options);
-        const int64_t minutes = dataset->about->step == 0 ? 0 : vt_dataset_minutes_a_time(dataset);
+        const int64_t minutes = dataset->about->step == 0 ? 0 : vt_index_minutes(&dataset->index);
         EXPECT(minutes == (known[i].minutes < 0 ? 15 : known[i].minutes), "%s: %ld", path, minutes);
     }
     vt_dataset_options options = test_fields_options(&one);
     write_times("a/2001.h5", 8760);
     write_times("a/2002.h5", 100); /* like the others */
     vt_dataset *dataset = open_in("a", &options), *valid = NULL;
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 60);
+    EXPECT(vt_index_minutes(&dataset->index) == 60);
     write_times("b/2003.h5", 100);
     options.set = VT_SET_VALIDATION;
     valid = open_in("b", &options);
@@ -304,7 +304,7 @@ TEST(times_by_an_attribute)
             test_expect_open_error(&options, "the attribute 'time_step' of 'fields' is 'soon', which is no length");
         if (i == 1) break;
         SCOPED(vt_dataset) *dataset = test_open(&options);
-        EXPECT(vt_dataset_minutes_a_time(dataset) == 180);
+        EXPECT(vt_index_minutes(&dataset->index) == 180);
     }
 }
 

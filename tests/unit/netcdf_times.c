@@ -83,7 +83,7 @@ TEST(netcdf_times_are_read)
         test_nc_number(times, "_FillValue", types[forms[i].type], -32767);
         H5Fclose(file);
         SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-        EXPECT(dataset->source.sample_count == 8 && vt_dataset_minutes_a_time(dataset) == 360);
+        EXPECT(dataset->source.sample_count == 8 && vt_index_minutes(&dataset->index) == 360);
         EXPECT_DATE(dataset, 0, "2013-03-01 06:00");
         EXPECT_DATE(dataset, 7, "2013-03-03 00:00");
     }
@@ -192,7 +192,7 @@ TEST(netcdf_months)
     const double days[4] = {0, 30, 60, 90}; /* are none */
     test_nc_write("x_1999.nc", 4, days, "days since 2013-01-01");
     SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 30 * 1440);
+    EXPECT(vt_index_minutes(&dataset->index) == 30 * 1440);
 }
 
 TEST(lengths_of_time)
@@ -356,8 +356,8 @@ TEST(netcdf_times_of_few_digits)
         SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
         const char *text = test_log_end();
         EXPECT(strstr(text, "WARNING") == NULL, "%zu: %s", i, text);
-        EXPECT(vt_dataset_minutes_a_time(dataset) == known[i].step && dataset->source.sample_count == count - 1,
-               "%zu: %ld samples, %ld min apart", i, dataset->source.sample_count, vt_dataset_minutes_a_time(dataset));
+        EXPECT(vt_index_minutes(&dataset->index) == known[i].step && dataset->source.sample_count == count - 1,
+               "%zu: %ld samples, %ld min apart", i, dataset->source.sample_count, vt_index_minutes(&dataset->index));
         EXPECT_DATE(dataset, 0, known[i].date);
     }
 }
@@ -370,14 +370,14 @@ TEST(netcdf_times_near_the_hour)
     for (int t = 0; t < 60; t++) values[t] = 60 * t + (t * 37 % 121 - 60) / 60.; /* minutes: -1 to 1 */
     test_nc_write("x_2013.nc", 60, values, "minutes since 2013-01-01 01:00");
     SCOPED(vt_dataset) *dataset = test_nc_open_set("t");
-    EXPECT(dataset->source.sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 60);
+    EXPECT(dataset->source.sample_count == 59 && vt_index_minutes(&dataset->index) == 60);
     EXPECT_DATE(dataset, 0, "2013-01-01 01:00");
     EXPECT_DATE(dataset, 58, "2013-01-03 11:00");
     vt_dataset_close(&dataset);
     for (int t = 0; t < 60; t++) values[t] = 61 * t + 1;
     test_nc_write("x_2013.nc", 60, values, "minutes since 2013-01-01");
     dataset = test_nc_open_set("t");
-    EXPECT(dataset->source.sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 61);
+    EXPECT(dataset->source.sample_count == 59 && vt_index_minutes(&dataset->index) == 61);
     EXPECT_DATE(dataset, 1, "2013-01-01 01:02");
 }
 
@@ -393,7 +393,7 @@ TEST(netcdf_times_beside_the_others)
     EXPECT_PART(test_log_end(),
                 "x_2013.nc: 1 of the 60 times of 'time' lie beside the others, which are 6 h apart; the first is "
                 "2013-01-05 05:00 at 17 (counted from 0)");
-    EXPECT(dataset->source.sample_count == 16 + 41 && vt_dataset_minutes_a_time(dataset) == 360);
+    EXPECT(dataset->source.sample_count == 16 + 41 && vt_index_minutes(&dataset->index) == 360);
     EXPECT_DATE(dataset, 16, "2013-01-05 12:00");
     vt_dataset_close(&dataset);
     for (int t = 0; t < 60; t++) values[t] = 3 * t + (t > 40); /* the others are fewer, but go on */

@@ -171,7 +171,7 @@ vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option)
         VT_CHECK(dataset->index.pieces[i].dated,
                  "%s: %s says no dates, neither by a time coordinate nor by its name; --coordinates=[time=NAME] names "
                  "a coordinate, and a name like era5_2013.h5 a date",
-                 option, vt_fields_reading_path(&dataset->reading, dataset->index.pieces[i].file));
+                 option, vt_file_list_path(&dataset->reading.list, dataset->index.pieces[i].file));
 done:
     return status;
 }

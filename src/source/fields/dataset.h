@@ -134,10 +134,6 @@ int64_t vt_dataset_find(const vt_dataset *dataset, vt_date date, int64_t from);
 /* Files of the forcings alone are transformed as the dataset's are from now on; fails where they don't go with it. */
 vt_status vt_dataset_join_forcings(const vt_dataset *dataset, vt_dataset *forcings);
 
-/* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
- * assumed. */
-int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset);
-
 /* What weighs the rows of RMSE if it isn't the latitudes of the files; else NULL. */
 const char *vt_dataset_assumed_weights(const vt_dataset *dataset);
 

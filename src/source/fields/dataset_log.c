@@ -117,7 +117,7 @@ static void warn_of_short_files(const vt_dataset *dataset)
         const vt_set_file *own = &dataset->index.files[file];
         if (own->serves || count++ > 0) continue;
         vt_log_warning("%s has %ld times%s, too few for a sample, which spans %ld (n_history %ld, dt %ld): not used",
-                       vt_fields_reading_path(&dataset->reading, file), own->times,
+                       vt_file_list_path(&dataset->reading.list, file), own->times,
                        own->pieces > 1 ? " with gaps between them" : "", span + 1, options->history, options->dt);
     }
     if (count > 1) vt_log_warning("%ld files of %s in all are too short for a sample", count, options->directory);
@@ -131,8 +131,8 @@ static void warn_of_repeated_times(const vt_dataset *dataset)
         vt_log_warning("the times from %s to %s come twice: %s and %s both hold them, so samples are used twice; keep "
                        "each time in one file",
                        vt_date_format(found.from, dates[0]), vt_date_format(found.to, dates[1]),
-                       vt_fields_reading_path(&dataset->reading, found.files[0]),
-                       vt_fields_reading_path(&dataset->reading, found.files[1]));
+                       vt_file_list_path(&dataset->reading.list, found.files[0]),
+                       vt_file_list_path(&dataset->reading.list, found.files[1]));
     if (found.count > 1)
         vt_log_warning("%ld files of %s in all begin before another one ends", found.count, dataset->options.directory);
 }
@@ -149,8 +149,8 @@ char *vt_dataset_shared_times(const vt_source *source, const vt_source *other_so
                           "keep each time in one of the two",
                           names[source->set], names[other_source->set], vt_date_format(found.from, dates[0]),
                           vt_date_format(found.to, dates[1]), found.has_gaps ? ", with gaps," : "",
-                          vt_fields_reading_path(&one->reading, found.files[0]),
-                          vt_fields_reading_path(&other->reading, found.files[1]));
+                          vt_file_list_path(&one->reading.list, found.files[0]),
+                          vt_file_list_path(&other->reading.list, found.files[1]));
 }
 
 void vt_dataset_join(vt_dataset *dataset)

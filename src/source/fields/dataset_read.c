@@ -12,7 +12,7 @@ void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, 
     int64_t time;
     const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     const vt_set_piece *piece = vt_index_piece(&dataset->index, stretch, time, &time);
-    snprintf(buffer, (size_t)size, "%s, time %ld", vt_fields_reading_path(&dataset->reading, piece->file), time);
+    snprintf(buffer, (size_t)size, "%s, time %ld", vt_file_list_path(&dataset->reading.list, piece->file), time);
 }
 
 /* ---- reading ---- */
@@ -147,18 +147,13 @@ bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, v
 
 int64_t vt_dataset_find(const vt_dataset *dataset, vt_date wanted, int64_t from)
 {
-    const int64_t samples = dataset->source.sample_count, step = vt_dataset_minutes_a_time(dataset);
+    const int64_t samples = dataset->source.sample_count, step = vt_index_minutes(&dataset->index);
     vt_date date;
     for (int64_t i = 0; i < samples; i++) {
         const int64_t sample = (from + i) % samples;
         if (vt_dataset_date(dataset, sample, 0, &date) && vt_date_steps(date, wanted, step) == 0) return sample;
     }
     return -1;
-}
-
-int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
-{
-    return vt_index_minutes(&dataset->index);
 }
 
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)

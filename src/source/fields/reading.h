@@ -33,12 +33,6 @@ vt_status vt_fields_reading_open(vt_fields_reading *reading, const char *directo
                                  const vt_fields_form *form, vt_source *source);
 void vt_fields_reading_close(vt_fields_reading *reading);
 
-/* The path of file `index`: the first one's, of several files. */
-static inline const char *vt_fields_reading_path(const vt_fields_reading *reading, int64_t index)
-{
-    return vt_file_list_path(&reading->list, index);
-}
-
 /* Before there are threads: counts what chunks of this file decode to, and lowers how many files may be open at once.
  */
 void vt_fields_reading_expect(vt_fields_reading *reading, const vt_fields_file *file, bool direct);

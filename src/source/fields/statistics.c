@@ -162,7 +162,7 @@ static vt_time_statistics *open_by_time(const vt_statistics_source *source, cons
     for (int64_t i = 0; i < dataset->index.piece_count; i++) {
         const vt_set_piece *piece = &dataset->index.pieces[i];
         assumes = assumes || (!piece->proven && dataset->about->step == 0);
-        if (!piece->dated && undated == NULL) undated = vt_fields_reading_path(&dataset->reading, piece->file);
+        if (!piece->dated && undated == NULL) undated = vt_file_list_path(&dataset->reading.list, piece->file);
     }
     return vt_time_statistics_open(source->dt, &shape, assumes, undated);
 }
