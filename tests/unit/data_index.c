@@ -21,9 +21,8 @@ static void add(vt_fields_index *index, int64_t times, vt_date date)
         places[i] = 10 * index->file_count + i;
         dates[i] = date.minutes + i * SIX_HOURS;
     }
-    const vt_set_file file = {
-        .times = times, .places = places, .dated = true, .begin = date, .dates = dates, .step = SIX_HOURS};
-    EXPECT(vt_index_add_file(index, &file) == 1);
+    const vt_time_axis axis = {.known = true, .begin = date, .dates = dates, .minutes = SIX_HOURS};
+    EXPECT(vt_index_add_file(index, times, places, &axis) == 1);
 }
 
 /* Four times in a file, the next three in another, and after a gap of more than a day five in a third. */
@@ -98,19 +97,15 @@ TEST(dates_that_are_not_proven_and_dates_of_their_own)
 {
     int64_t own[3] = {0, 44640, 84960}, place; /* the first of January, February and March */
     vt_fields_index index = {.rule = {0, 1, 1, VT_UNSET_INTEGER, false}, .step = SIX_HOURS};
-    vt_set_file file = {.times = 4, .dated = true, .begin = day_of(2013, 1, 1), .last_by_name = INT64_MAX};
+    vt_time_axis named = {.known = true, .begin = day_of(2013, 1, 1)};
     vt_date date;
-    EXPECT(vt_index_add_file(&index, &file) == 1);
-    file.begin = day_of(2013, 1, 2);
-    EXPECT(vt_index_add_file(&index, &file) == 1);
-    EXPECT(vt_index_add_file(&index, &(vt_set_file){.times = 3, .last_by_name = INT64_MAX}) == 1);
-    const vt_set_file months = {.times = 3,
-                                .places = (int64_t[]){5, 7, 9},
-                                .dated = true,
-                                .begin = {VT_CALENDAR_NO_LEAP, own[0]},
-                                .dates = own,
-                                .step = VT_A_MONTH};
-    EXPECT(vt_index_add_file(&index, &months) == 1);
+    EXPECT(vt_index_add_file(&index, 4, NULL, &named) == 1);
+    named.begin = day_of(2013, 1, 2);
+    EXPECT(vt_index_add_file(&index, 4, NULL, &named) == 1);
+    EXPECT(vt_index_add_file(&index, 3, NULL, &(vt_time_axis){.known = false}) == 1);
+    const vt_time_axis months = {
+        .known = true, .begin = {VT_CALENDAR_NO_LEAP, own[0]}, .dates = own, .minutes = VT_A_MONTH};
+    EXPECT(vt_index_add_file(&index, 3, (int64_t[]){5, 7, 9}, &months) == 1);
     vt_index_join(&index);
     EXPECT(index.stretch_count == 4 && index.samples == 3 + 3 + 2 + 2);
     EXPECT(!vt_index_date(&index, &index.stretches[2], 2, &date) && date.minutes == 2 * SIX_HOURS);
@@ -124,8 +119,8 @@ TEST(gaps_within_a_file)
 {
     int64_t dates[7] = {0, 360, 721, 1079, 1443, 1803, 2523};
     vt_fields_index index = {.rule = {0, 1, 1, VT_UNSET_INTEGER, false}, .step = SIX_HOURS};
-    EXPECT(vt_index_add_file(&index, &(vt_set_file){.times = 7, .dated = true, .dates = dates, .step = SIX_HOURS}) ==
-           3);
+    const vt_time_axis uneven = {.known = true, .dates = dates, .minutes = SIX_HOURS};
+    EXPECT(vt_index_add_file(&index, 7, NULL, &uneven) == 3);
     vt_index_join(&index);
     const int64_t first[4] = {0, 4, 6, 7};
     EXPECT(index.stretch_count == 3 && index.samples == 3 + 1);
@@ -134,10 +129,10 @@ TEST(gaps_within_a_file)
                index.pieces[i].date.minutes == dates[first[i]]);
     vt_index_close(&index);
     int64_t months[4] = {0, 44640, 84960, 172800}; /* the first of January, February, March and May */
-    const vt_set_file lacks_april = {
-        .times = 4, .dated = true, .begin = {VT_CALENDAR_NO_LEAP, 0}, .dates = months, .step = VT_A_MONTH};
+    const vt_time_axis lacks_april = {
+        .known = true, .begin = {VT_CALENDAR_NO_LEAP, 0}, .dates = months, .minutes = VT_A_MONTH};
     index = (vt_fields_index){.rule = {0, 1, 1, VT_UNSET_INTEGER, false}, .step = VT_A_MONTH};
-    EXPECT(vt_index_add_file(&index, &lacks_april) == 2 && index.pieces[0].times == 3);
+    EXPECT(vt_index_add_file(&index, 4, NULL, &lacks_april) == 2 && index.pieces[0].times == 3);
     vt_index_close(&index);
 }
 
@@ -156,10 +151,10 @@ TEST(times_that_two_sets_or_two_files_have)
     vt_index_close(&other);
     /* a file of January that begins before the one before it ends; the name of that one says that it doesn't */
     for (int named = 0; named < 2; named++) {
-        vt_set_file file = {.times = 200, .dated = true, .begin = day_of(2012, 12, 1), .last_by_name = INT64_MAX};
+        const vt_time_axis december = {
+            .known = true, .begin = day_of(2012, 12, 1), .named = named ? VT_A_MONTH : 24 * 60};
         other = (vt_fields_index){.rule = rule, .step = SIX_HOURS};
-        if (named) file.last_by_name = day_of(2013, 1, 1).minutes - 1;
-        EXPECT(vt_index_add_file(&other, &file) == 1);
+        EXPECT(vt_index_add_file(&other, 200, NULL, &december) == 1);
         add(&other, 4, day_of(2013, 1, 1));
         vt_index_join(&other);
         found = vt_index_repeated(&other);

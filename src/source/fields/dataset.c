@@ -86,17 +86,8 @@ static void take_times(vt_dataset *dataset, const vt_fields_file *file)
     vt_fields_index *index = &dataset->index;
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
-    /* 2013.h5 and 201301.h5 end with the year and the month; other names don't say when */
-    const int64_t last = axis->named >= VT_A_MONTH ? vt_date_after(axis->begin, axis->named).minutes - 1 : INT64_MAX;
-    const vt_set_file own = {.times = file->about->times,
-                             .places = file->places,
-                             .dated = axis->known,
-                             .begin = axis->begin,
-                             .dates = axis->dates,
-                             .step = axis->minutes,
-                             .last_by_name = last};
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
-    const int64_t pieces = vt_index_add_file(index, &own);
+    const int64_t pieces = vt_index_add_file(index, file->about->times, file->places, axis);
     if (pieces < 2 || dataset->gaps++ > 0 || dataset->options.quiet || dataset->options.whole) return;
     const vt_set_piece *second = index->pieces + index->piece_count - pieces + 1, *first = second - 1;
     if (axis->oddity != NULL)

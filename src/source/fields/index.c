@@ -4,37 +4,35 @@
 
 #include "base/memory.h"
 #include "config/config.h"
-#include "source/fields/time_axis.h"
 
 static const char purpose[] = "the times of data files";
 
 /* The end of the times from `first` on that follow one another; where no coordinate dates them, all do. */
-static int64_t end_of_piece(const vt_set_file *file, int64_t first)
+static int64_t end_of_piece(const vt_time_axis *axis, int64_t times, int64_t first)
 {
-    vt_date before = file->begin, own = file->begin;
-    if (file->dates == NULL) return file->times;
-    for (int64_t time = first + 1; time < file->times; time++) {
-        before.minutes = file->dates[time - 1];
-        own.minutes = file->dates[time];
-        if (!vt_time_follows(before, own, 1, file->step)) return time;
-    }
-    return file->times;
+    if (axis->dates == NULL) return times;
+    int64_t end = first + 1;
+    while (end < times &&
+           vt_time_follows(vt_time_axis_date(axis, end - 1), vt_time_axis_date(axis, end), 1, axis->minutes))
+        end++;
+    return end;
 }
 
-int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *given)
+int64_t vt_index_add_file(vt_fields_index *index, int64_t times, const int64_t *places, const vt_time_axis *axis)
 {
-    vt_set_file file = *given;
-    file.places = vt_copy(given->places, (size_t)file.times, sizeof *file.places, purpose);
-    file.dates = vt_copy(given->dates, (size_t)file.times, sizeof *file.dates, purpose);
-    for (int64_t first = 0, end; first < file.times; first = end) {
-        end = end_of_piece(&file, first);
-        vt_set_piece piece = {.file = index->file_count,
-                              .first_time = first,
-                              .times = end - first,
-                              .dated = file.dated,
-                              .proven = file.dates != NULL,
-                              .date = file.begin};
-        if (piece.proven) piece.date.minutes = file.dates[first];
+    vt_set_file file = {.times = times, .last_by_name = INT64_MAX};
+    file.places = vt_copy(places, (size_t)times, sizeof *places, purpose);
+    file.dates = vt_copy(axis->dates, (size_t)times, sizeof *axis->dates, purpose);
+    /* 2013.h5 and 201301.h5 end with the year and the month; other names don't say when */
+    if (axis->named >= VT_A_MONTH) file.last_by_name = vt_date_after(axis->begin, axis->named).minutes - 1;
+    for (int64_t first = 0, end; first < times; first = end) {
+        end = end_of_piece(axis, times, first);
+        const vt_set_piece piece = {.file = index->file_count,
+                                    .first_time = first,
+                                    .times = end - first,
+                                    .dated = axis->known,
+                                    .proven = axis->dates != NULL,
+                                    .date = vt_time_axis_date(axis, first)};
         index->pieces = vt_grow(index->pieces, (size_t)index->piece_count, sizeof piece, purpose);
         index->pieces[index->piece_count++] = piece;
         file.pieces++;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "task/weather/calendar.h"
+#include "source/fields/time_axis.h"
 
 /* What a sample is, in times. */
 typedef struct {
@@ -19,15 +19,11 @@ typedef struct {
 /* A file of the set, and its times that are used. */
 typedef struct {
     int64_t times;
-    int64_t *places; /* [times]: where each is among the times of the file; NULL: all are used */
-    bool dated;      /* it is known when they are, from `begin` on, in its calendar */
-    vt_date begin;
+    int64_t *places;      /* [times]: where each is among the times of the file; NULL: all are used */
     int64_t *dates;       /* [times]: minutes of each date, by the file's time coordinate; NULL: none says it */
-    int64_t step;         /* between two times of the file (calendar.h); 0: unknown */
     int64_t last_by_name; /* without a coordinate: the last minute of what the file's name says, or INT64_MAX */
-    /* by the index: */
-    int64_t pieces; /* that its times are cut into */
-    bool serves;    /* one of them is part of a sample */
+    int64_t pieces;       /* that its times are cut into */
+    bool serves;          /* one of them is part of a sample */
 } vt_set_file;
 
 /* Times of a file without a gap; all of a file whose times are unknown. */
@@ -61,8 +57,8 @@ typedef struct {
     int64_t crossing;        /* samples that reach from one file into the next */
 } vt_fields_index;
 
-/* Adds the next file, cut into pieces, and returns how many. Takes copies of places and dates. */
-int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *file);
+/* Adds the next file, cut into pieces, and returns how many. Takes copies of its places (or NULL) and dates. */
+int64_t vt_index_add_file(vt_fields_index *index, int64_t times, const int64_t *places, const vt_time_axis *axis);
 
 /* After the last file: the pieces become stretches and samples. A step that is unknown is found, if the pieces are of
  * one time each: their dates tell it if most of them are as far apart, or a calendar month at about the same day, as
