@@ -112,23 +112,15 @@ void vt_fields_about_sign(vt_fields_about *about, const char *command)
     about->date = vt_text_copy(vt_fields_about_now(text));
 }
 
-double vt_fields_about_latitude(const vt_fields_about *about, int64_t index)
-{
-    return about->latitudes[about->window.first_row + index];
-}
-
-double vt_fields_about_longitude(const vt_fields_about *about, int64_t index)
-{
-    return about->longitudes[vt_window_column(&about->window, index)];
-}
-
 double *vt_fields_about_coordinates(const vt_fields_about *about, bool longitudes)
 {
-    const int64_t count = longitudes ? about->window.width : about->window.rows;
-    if ((longitudes ? about->longitudes : about->latitudes) == NULL) return NULL;
+    const vt_frame_window *window = &about->window;
+    const int64_t count = longitudes ? window->width : window->rows;
+    const double *grid = longitudes ? about->longitudes : about->latitudes;
+    if (grid == NULL) return NULL;
     double *degrees = vt_allocate((size_t)count, sizeof *degrees, purpose);
     for (int64_t i = 0; i < count; i++)
-        degrees[i] = longitudes ? vt_fields_about_longitude(about, i) : vt_fields_about_latitude(about, i);
+        degrees[i] = grid[longitudes ? vt_window_column(window, i) : window->first_row + i];
     return degrees;
 }
 
@@ -189,11 +181,13 @@ static void print_grid(const vt_fields_about *about, const char *indent)
     if (rows != about->rows || columns != about->columns)
         vt_print(" of %ld×%ld, from row %ld and column %ld on", about->rows, about->columns, window->first_row,
                  window->first_column);
-    if (about->latitudes != NULL)
-        vt_print(", latitudes %g to %g", vt_fields_about_latitude(about, 0), vt_fields_about_latitude(about, rows - 1));
-    if (about->longitudes != NULL)
-        vt_print(", longitudes %g to %g", vt_fields_about_longitude(about, 0),
-                 vt_fields_about_longitude(about, columns - 1));
+    for (int k = 0; k < 2; k++) {
+        double *degrees = vt_fields_about_coordinates(about, k == 1);
+        if (degrees != NULL)
+            vt_print(", %s %g to %g", k == 0 ? "latitudes" : "longitudes", degrees[0],
+                     degrees[(k == 0 ? rows : columns) - 1]);
+        free(degrees);
+    }
     vt_print("%s\n", about->rotated ? ", of a rotated pole" : "");
 }
 

@@ -95,10 +95,7 @@ void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date las
 /* Says who makes what carries the description, and when: "vitrain 1.0 stats". */
 void vt_fields_about_sign(vt_fields_about *about, const char *command);
 
-/* Coordinate of row or column `index` of the window, in degrees; they must be known. And all of them, [window.rows] or
- * [window.width], malloc'd; NULL: they are not known. */
-double vt_fields_about_latitude(const vt_fields_about *about, int64_t index);
-double vt_fields_about_longitude(const vt_fields_about *about, int64_t index);
+/* Latitudes [window.rows] or longitudes [window.width] of the window, malloc'd; NULL: they are not known. */
 double *vt_fields_about_coordinates(const vt_fields_about *about, bool longitudes);
 
 /* How a channel is described; nothing is known of it: "" and 0. */

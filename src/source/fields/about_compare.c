@@ -213,36 +213,31 @@ static void compare_transforms(finding *found, const int64_t *order)
     }
 }
 
-/* Coordinates are equal within a thousandth of their spacing, and what float32 rounds of 360 degrees. */
-static double tolerance_of(const vt_fields_about *about, bool longitudes,
-                           double (*at)(const vt_fields_about *, int64_t))
-{
-    const int64_t count = longitudes ? about->window.width : about->window.rows;
-    const double spacing = count > 1 ? fabs(at(about, 1) - at(about, 0)) : 1;
-    return fmax(1e-3 * spacing, 360 * (double)FLT_EPSILON);
-}
-
-/* Notes the first of them that differ, unless something of the grid has been noted before. */
+/* Notes the first of them that differ, unless something of the grid has been noted before. They are equal within a
+ * thousandth of their spacing, and what float32 rounds of 360 degrees. */
 static void compare_coordinates(finding *found, bool longitudes)
 {
-    const vt_fields_about *data = found->data->about, *other = found->other->about;
-    double (*const at)(const vt_fields_about *, int64_t) =
-        longitudes ? vt_fields_about_longitude : vt_fields_about_latitude;
-    const int64_t count = longitudes ? data->window.width : data->window.rows;
+    const vt_frame_window *window = &found->data->about->window;
+    const int64_t count = longitudes ? window->width : window->rows;
     const char *what = longitudes ? "longitude" : "latitude";
-    const double tolerance = tolerance_of(data, longitudes, at);
+    double *own = vt_fields_about_coordinates(found->data->about, longitudes);
+    double *others = vt_fields_about_coordinates(found->other->about, longitudes);
+    VT_ASSERT(own != NULL && others != NULL);
+    const double spacing = count > 1 ? fabs(own[1] - own[0]) : 1;
+    const double tolerance = fmax(1e-3 * spacing, 360 * (double)FLT_EPSILON);
     for (int64_t i = 0; i < count && found->different[GRID] == NULL; i++) {
-        const double apart = at(data, i) - at(other, i);
+        const double apart = own[i] - others[i];
         if (fabs(longitudes ? remainder(apart, 360) : apart) <= tolerance) continue;
-        const double ends[4] = {at(data, 0), at(data, count - 1), at(other, 0), at(other, count - 1)};
-        if (ends[0] == ends[2] && ends[1] == ends[3])
-            found->different[GRID] = vt_text_format("%s %ld is %g degrees in %s, but %g in %s", what, i, at(data, i),
-                                                    found->data->name, at(other, i), found->other->name);
+        if (own[0] == others[0] && own[count - 1] == others[count - 1])
+            found->different[GRID] = vt_text_format("%s %ld is %g degrees in %s, but %g in %s", what, i, own[i],
+                                                    found->data->name, others[i], found->other->name);
         else
-            found->different[GRID] =
-                vt_text_format("%ss differ: those of %s go from %g to %g, those of %s from %g to %g", what,
-                               found->data->name, ends[0], ends[1], found->other->name, ends[2], ends[3]);
+            found->different[GRID] = vt_text_format(
+                "%ss differ: those of %s go from %g to %g, those of %s from %g to %g", what, found->data->name, own[0],
+                own[count - 1], found->other->name, others[0], others[count - 1]);
     }
+    free(own);
+    free(others);
 }
 
 /* Where both say where their windows lie, the grids around these don't matter. */
