@@ -179,7 +179,7 @@ static vt_status look_at_data(initial *init)
                                   .latitudes = about->latitudes != NULL && on_earth,
                                   .longitudes = about->longitudes != NULL && on_earth,
                                   .goes_round = about->longitudes != NULL && about->window.width == about->columns &&
-                                                vt_window_goes_round(about->longitudes, about->columns),
+                                                vt_window_period(about->longitudes, about->columns) > 0,
                                   .ranks = init->flags->ranks};
     VT_TRY(make_statistics(init));
 done:

@@ -92,7 +92,7 @@ static void take_memory(vt_evaluated *e)
                                        .stds = e->stds,
                                        .members = e->forecaster.number,
                                        .goes_round =
-                                           longitudes != NULL && vt_window_goes_round(longitudes, config->img_size[1]),
+                                           longitudes != NULL && vt_window_period(longitudes, config->img_size[1]) > 0,
                                        .names = (const char *const *)e->names,
                                        .variables = e->variables,
                                        .step = e->step};

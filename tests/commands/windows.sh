@@ -54,6 +54,24 @@ test_window_of_a_checkpoint() {
     refuses "was made with lat_range [-60, 30], not [0, 80]" -- "$VITRAIN" evaluate --checkpoint=$best --lat_range=[0,80] --output=other
 }
 
+# The last column of the grid is its first meridian once more, behind which the window goes on: a resumed run, statistics and
+# a climatology of the whole grid have the same window.
+test_window_over_a_meridian_that_comes_twice() {
+    train size --img_size=[8,12] --num_epochs=1
+    in_python <<'PYTHON'
+for name in glob.glob("data/*/*.h5"):
+    with h5py.File(name, "r+") as f:
+        if "fields" in f: f["lon"][:] = np.linspace(0, 360, 32)
+PYTHON
+    "$VITRAIN" stats data --force >/dev/null
+    train a --lat_range=[-60,30] --lon_range=[-90,50]
+    contains "$(cat a.log)" "img_size: [8, 12]"
+    train a --lat_range=[-60,30] --lon_range=[-90,50] --num_epochs=3 --resume
+    train b --lat_range=[-60,30] --lon_range=[-90,50] --normalise=climatology --num_epochs=1
+    "$VITRAIN" evaluate --checkpoint=a/demo/1CPU/00/checkpoints/best --rollout=2 --output=scores >said
+    contains "$(cat said)" "climatology: a mean for each of 4 times of day"
+}
+
 test_windows_that_do_not_fit() {
     train a --img_size=[8,12] --num_epochs=1
     refused() { fails 1 train b "$@"; }

@@ -313,6 +313,19 @@ TEST(rounded_coordinates_are_equal)
     EXPECT_ERROR(compare(VT_RESUMED_AND_DATA, NULL, false, data, other, &remarks), "longitude");
 }
 
+/* Of a grid whose last column is its first meridian once more, a window over the seam goes on behind that. */
+TEST(windows_over_a_meridian_that_comes_twice)
+{
+    static const char twice[] = "{'grid': {'longitudes': [0, 72, 144, 216, 288, 360],"
+                                "          'window': {'first_column': 3, 'columns': 5}}}";
+    static const char unknown[] = "{'grid': {'longitudes': null, 'window': {'first_column': 3, 'columns': 5}}}";
+    SCOPED(vt_fields_about) *about = about_with(twice, NULL), *no_longitudes = about_with(unknown, NULL);
+    double *longitudes = vt_test_owned(vt_fields_about_coordinates(about, true));
+    static const double expected[] = {216, 288, 0, 72, 144};
+    for (int i = 0; i < 5; i++) EXPECT_NEAR(longitudes[i], expected[i], 0);
+    EXPECT(no_longitudes->window.period == COLUMNS);
+}
+
 /* What model and data see is the same window, whatever lies around it. */
 TEST(a_window_cut_out)
 {

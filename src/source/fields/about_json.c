@@ -70,7 +70,7 @@ static json_t *grid_of(const vt_fields_about *about, bool coordinates)
                                        : "latitude and longitude");
     set_true(grid, "turned", about->turned);
     set_true(grid, "partly_unplaced", about->unplaced && known);
-    set_true(grid, "wraps", about->longitudes != NULL && vt_window_goes_round(about->longitudes, about->columns));
+    set_true(grid, "wraps", about->longitudes != NULL && vt_window_period(about->longitudes, about->columns) > 0);
     json_object_set_new(grid, "window",
                         json_pack("{s:I, s:I, s:I, s:I}", "first_row", (json_int_t)window->first_row, "first_column",
                                   (json_int_t)window->first_column, "rows", (json_int_t)window->rows, "columns",
@@ -246,7 +246,6 @@ static vt_status take_grid(const json_t *grid, const char *path, vt_fields_about
                  own->width <= about->columns,
              "%s: its window of [%ld, %ld] from [%ld, %ld] on is not in its grid of [%ld, %ld]", path, own->rows,
              own->width, own->first_row, own->first_column, about->rows, about->columns);
-    if (own->first_column + own->width > about->columns) about->window.period = about->columns;
     about->rotated = kind[0] == 'r';
     about->no_latitudes = kind[0] == 'n';
     about->turned = json_is_true(json_object_get(grid, "turned"));
@@ -254,6 +253,9 @@ static vt_status take_grid(const json_t *grid, const char *path, vt_fields_about
     VT_TRY(take_numbers(grid, "latitudes", about->rows, path, &about->latitudes));
     VT_TRY(take_numbers(grid, "longitudes", about->columns, path, &about->longitudes));
     about->unplaced = about->unplaced || about->latitudes == NULL;
+    if (own->first_column + own->width <= about->columns) goto done;
+    if (about->longitudes != NULL) about->window.period = vt_window_period(about->longitudes, about->columns);
+    if (about->window.period == 0) about->window.period = about->columns;
 done:
     return status;
 }

@@ -14,7 +14,7 @@ vt_status vt_dataset_check_round(const vt_dataset *dataset)
     vt_status status = VT_OK;
     const double *longitudes = dataset->longitudes;
     const int64_t width = dataset->options.width;
-    VT_CHECK(!dataset->options.round || longitudes == NULL || vt_window_goes_round(longitudes, width),
+    VT_CHECK(!dataset->options.round || longitudes == NULL || vt_window_period(longitudes, width) > 0,
              "pad: wrap is for grids that go round the globe, but the longitudes of %s '%s' go from %g to %g%s; use "
              "--pad=edge",
              dataset->options.option_name, dataset->options.directory, longitudes[0], longitudes[width - 1],

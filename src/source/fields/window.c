@@ -46,18 +46,12 @@ static double extent_of(const vt_window_range *range)
     return range->east - range->west >= 360 - tolerance ? 360 : eastwards(range->west, range->east);
 }
 
-/* After how many columns the longitudes repeat, 0: never. A grid round the globe may hold its first meridian twice. */
-static int64_t period_of(const double *longitudes, int64_t width)
+int64_t vt_window_period(const double *longitudes, int64_t width)
 {
     if (width < 3) return 0;
     const double step = eastwards(longitudes[0], longitudes[1]);
     if (eastwards(longitudes[0], longitudes[width - 1]) < tolerance) return width - 1;
     return fabs(eastwards(longitudes[width - 1], longitudes[0]) - step) < 0.01 * step + tolerance ? width : 0;
-}
-
-bool vt_window_goes_round(const double *longitudes, int64_t width)
-{
-    return period_of(longitudes, width) > 0;
 }
 
 int64_t vt_window_repeats(const double *longitudes, int64_t width)
@@ -101,7 +95,7 @@ static vt_status find_columns(const vt_window_range *range, const vt_fields_abou
     if (!range->by_columns) goto done;
     VT_CHECK(longitudes != NULL,
              "lon_range: %s has no longitudes, so a range of them can't be found; give the window as img_size", path);
-    const int64_t period = period_of(longitudes, grid->columns), columns = period > 0 ? period : grid->columns;
+    const int64_t period = vt_window_period(longitudes, grid->columns), columns = period > 0 ? period : grid->columns;
     for (int64_t i = 0; i < columns; i++) {
         const double degrees = eastwards(range->west, longitudes[i]);
         if (degrees > extent + tolerance) continue;
