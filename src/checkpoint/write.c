@@ -217,7 +217,7 @@ vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_su
     VT_TRY(vt_world_agree(world, world->rank == 0 ? choose_id(work->id) : VT_OK));
     vt_world_broadcast_text(world, &work->id);
     vt_stored_own_boxes(subject, &work->own, &work->own_count);
-    if (copy != NULL) {
+    if (subject->config->async_checkpoint) { /* also a rank that writes nothing, and so has no memory for a copy */
         make_copy(work);
         VT_TRY(vt_world_agree(world, backend->check(backend)));
     }

@@ -55,6 +55,9 @@ test_without_reductions() {
 test_without_reductions_rank_0_is_saved() {
     local whole='--shuffle=false --lr=1e-3 --lr_schedule=none --checkpoint_every=5' parameters loss=
     traced apart --noddp $whole --global_batch_size=16 --num_epochs=5 # one step each
+    # the other ranks have nothing to copy, but wait with rank 0
+    traced beside --noddp $whole --global_batch_size=16 --num_epochs=5 --async_checkpoint
+    cmp <(tensors apart/demo/4CPU/00/checkpoints/step-00000005) <(tensors beside/demo/4CPU/00/checkpoints/step-00000005)
     train --expdir=alone $whole --limit_nsamples=4 --num_epochs=5 >printed
     for parameters in apart alone; do
         train --expdir=then --lr=0 --init_from="$(echo $parameters/demo/*/00/checkpoints/step-00000005)" >printed
