@@ -1,10 +1,10 @@
-/* What all ranks agree on: errors, sums, texts, and that they have the same options. */
+/* What all ranks agree on: errors, sums and texts. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "parallel/world_inside.h"
+#include "parallel/world.h"
 
 /* The text of rank `root`; see vt_world_broadcast_text. */
 static void broadcast_text(vt_world *world, int root, char **text)
@@ -122,7 +122,7 @@ void vt_world_broadcast_text(vt_world *world, char **text)
     broadcast_text(world, 0, text);
 }
 
-/* ---- the same options ---- */
+/* ---- the same text ---- */
 
 static int line_length(const char *line)
 {
@@ -150,16 +150,4 @@ vt_status vt_world_same(vt_world *world, const char *own, const char *demand)
 done:
     free(first);
     return status;
-}
-
-vt_status vt_world_check_same_options(const vt_config *config, vt_world *world)
-{
-    vt_text own = {0};
-    vt_names lines = config != NULL ? vt_config_lines(config) : (vt_names){0};
-    for (int64_t i = 0; i < lines.count; i++) vt_text_append(&own, "%s\n", lines.names[i]);
-    const vt_status same =
-        vt_world_same(world, own.characters, "all ranks need the same options, and the same program");
-    vt_text_close(&own);
-    vt_names_close(&lines);
-    return vt_world_agree(world, config != NULL ? same : VT_ERROR);
 }

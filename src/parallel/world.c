@@ -1,4 +1,4 @@
-#include "parallel/world_inside.h"
+#include "parallel/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,9 @@ static vt_world *make_world(int rank, int ranks)
     world->cores = 1;
     world->nodes = 1;
     world->node_of = vt_allocate((size_t)ranks, sizeof *world->node_of, "the table of ranks");
+    world->layout = (vt_layout){ranks, /* along one axis, until set_layout */
+                                {1, 1, 1, ranks},
+                                {VT_AXIS_TENSOR, VT_AXIS_CONTEXT, VT_AXIS_PIPELINE, VT_AXIS_DATA}};
     return world;
 }
 
@@ -131,6 +134,20 @@ done:
     return status;
 }
 
+/* Collective. Ranks with other options than rank 0's would wait for messages that never come, or each train a model of
+ * its own. config NULL: this rank could not read its options, and has noted why. */
+static vt_status check_same_options(const vt_config *config, vt_world *world)
+{
+    vt_text own = {0};
+    vt_names lines = config != NULL ? vt_config_lines(config) : (vt_names){0};
+    for (int64_t i = 0; i < lines.count; i++) vt_text_append(&own, "%s\n", lines.names[i]);
+    const vt_status same =
+        vt_world_same(world, own.characters, "all ranks need the same options, and the same program");
+    vt_text_close(&own);
+    vt_names_close(&lines);
+    return vt_world_agree(world, config != NULL ? same : VT_ERROR);
+}
+
 /* Either all ranks fail in the same way or none does. */
 static vt_status set_layout(const vt_config *config, vt_world *world)
 {
@@ -160,9 +177,9 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
     VT_TRY(open_engine(config, world));
     world->device_engine = world->engine;
     vt_memory_last_words(end_job, world->engine);
-    VT_TRY(vt_world_open_everyone(world));
+    VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, NULL, &world->everyone));
     meet_others(world);
-    VT_TRY(vt_world_check_same_options(config, world));
+    VT_TRY(check_same_options(config, world));
     VT_TRY(set_layout(config, world));
 done:
     *result = world;
@@ -231,7 +248,7 @@ vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const 
         if (node_of[i] >= world->nodes) world->nodes = node_of[i] + 1;
     }
     world->engine = world->device_engine = vt_engine_open_alone(rank, ranks, true);
-    VT_TRY(vt_world_open_everyone(world));
+    VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, NULL, &world->everyone));
     VT_TRY(set_layout(config, world));
 done:
     *result = world;

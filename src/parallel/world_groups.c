@@ -4,24 +4,12 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "parallel/world_inside.h"
+#include "parallel/world.h"
 
 static void add_group(vt_world *world, vt_group *group)
 {
     world->groups = vt_grow(world->groups, (size_t)world->group_count, sizeof(vt_group *), "the table of ranks");
     world->groups[world->group_count++] = group;
-}
-
-vt_status vt_world_open_everyone(vt_world *world)
-{
-    vt_status status = VT_OK;
-    int *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks");
-    for (int rank = 0; rank < world->ranks; rank++) all[rank] = rank;
-    VT_TRY(vt_group_open(world->engine, "world", all, world->ranks, world->rank, 0, NULL, &world->everyone));
-    add_group(world, world->everyone);
-done:
-    free(all);
-    return status;
 }
 
 /* The members of `rank`'s group; returns how many. members: room for all ranks. */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "parallel/world_inside.h"
+#include "parallel/world.h"
 
 /* What the first rank of a node tells the others. */
 typedef struct {
