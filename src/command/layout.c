@@ -132,8 +132,9 @@ static vt_status print_group_lists(const vt_layout *layout, const char *list)
     vt_status status = VT_OK;
     for (const char *names = list;; names++) {
         const size_t length = strcspn(names, ",");
+        vt_axis order[VT_AXIS_COUNT];
         unsigned axes = 0;
-        VT_TRY(vt_layout_parse_axes(names, length, "--groups", &axes));
+        VT_TRY(vt_layout_parse_axes(names, length, "--groups", order, &axes));
         char *groups = groups_text(layout, axes, ", ");
         vt_print("%.*s: [%s]\n", (int)length, names, groups);
         free(groups);

@@ -7,24 +7,22 @@
 static const char *const axis_names[] = {
     [VT_AXIS_TENSOR] = "tp", [VT_AXIS_CONTEXT] = "cp", [VT_AXIS_PIPELINE] = "pp", [VT_AXIS_DATA] = "dp", NULL};
 
-/* order: the axes in the order in which they are named; returns how many. */
-static vt_status parse_names(const char *text, size_t length, const char *what, vt_axis order[VT_AXIS_COUNT],
-                             int *count)
+vt_status vt_layout_parse_axes(const char *text, size_t length, const char *what, vt_axis order[VT_AXIS_COUNT],
+                               unsigned *axes)
 {
     vt_status status = VT_OK;
     enum { SHOWN = 40 };
     const int shown = length < SHOWN ? (int)length : SHOWN;
-    unsigned seen = 0;
-    *count = 0;
+    *axes = 0;
     for (size_t begin = 0, end; begin <= length; begin = end + 1) {
         for (end = begin; end < length && text[end] != '-';) end++;
         const int axis = vt_text_place(text + begin, end - begin, axis_names);
         VT_CHECK(axis >= 0, "%s '%.*s': '%.*s' is no axis; expected tp, cp, pp and dp joined by '-', as in tp-cp-dp",
                  what, shown, text, end - begin < SHOWN ? (int)(end - begin) : SHOWN, text + begin);
-        VT_CHECK((seen & VT_AXES(axis)) == 0, "%s '%.*s' names %s twice; expected each axis once", what, shown, text,
+        VT_CHECK((*axes & VT_AXES(axis)) == 0, "%s '%.*s' names %s twice; expected each axis once", what, shown, text,
                  axis_names[axis]);
-        seen |= VT_AXES(axis);
-        order[(*count)++] = (vt_axis)axis;
+        order[__builtin_popcount(*axes)] = (vt_axis)axis;
+        *axes |= VT_AXES(axis);
     }
 done:
     return status;
@@ -33,30 +31,17 @@ done:
 static vt_status parse_order(const char *text, const int size[VT_AXIS_COUNT], vt_axis order[VT_AXIS_COUNT])
 {
     vt_status status = VT_OK;
-    int count = 0;
-    VT_TRY(parse_names(text, strlen(text), "parallel_order", order, &count));
+    unsigned named = 0;
+    VT_TRY(vt_layout_parse_axes(text, strlen(text), "parallel_order", order, &named));
+    int count = __builtin_popcount(named);
     for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++) {
-        int place = 0;
-        while (place < count && order[place] != axis) place++;
-        if (place < count) continue;
+        if ((named & VT_AXES(axis)) != 0) continue;
         VT_CHECK(size[axis] == 1 || axis == VT_AXIS_PIPELINE,
                  "parallel_order '%.40s' lacks %s, which has %d ranks; name each axis of more than one rank once", text,
                  axis_names[axis], size[axis]);
         /* pp lies behind all others; where an axis of one rank stands changes nothing */
         order[count++] = axis;
     }
-done:
-    return status;
-}
-
-vt_status vt_layout_parse_axes(const char *text, size_t length, const char *what, unsigned *axes)
-{
-    vt_status status = VT_OK;
-    vt_axis named[VT_AXIS_COUNT];
-    int count = 0;
-    VT_TRY(parse_names(text, length, what, named, &count));
-    *axes = 0;
-    for (int i = 0; i < count; i++) *axes |= VT_AXES(named[i]);
 done:
     return status;
 }

@@ -27,8 +27,10 @@ typedef struct {
  * case) joined by '-', each once. */
 vt_status vt_layout_make(const vt_config *config, int ranks, vt_layout *layout);
 
-/* Names joined by '-', in any order: "dp", "tp-cp-pp"; `what` names the text in errors. */
-vt_status vt_layout_parse_axes(const char *text, size_t length, const char *what, unsigned *axes);
+/* Names joined by '-': "dp", "tp-cp-pp". order: begins with them as they are named; *axes: the same as a set. `what`
+ * names the text in errors. */
+vt_status vt_layout_parse_axes(const char *text, size_t length, const char *what, vt_axis order[VT_AXIS_COUNT],
+                               unsigned *axes);
 
 /* "tp", "cp", "pp", "dp"; of several "tp-cp", in the layout's order; "world" for all. */
 void vt_layout_axes_name(const vt_layout *layout, unsigned axes, char name[32]);
