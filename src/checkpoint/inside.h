@@ -115,11 +115,12 @@ vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task 
  * (NULL: not wanted) tells, of a failure, whether the files are at fault. */
 vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged);
 
-/* ---- one checkpoint on its way to the disk (write.c) ---- */
+/* ---- the files of a checkpoint on its way to the disk (write.c) ---- */
 
+/* What they hold, as the saver has found out. */
 typedef struct {
     const vt_checkpoint_subject *subject; /* its configuration, shapes and names; the numbers are those of `copy` */
-    char *directory, *id;
+    char *directory, id[33];
     vt_run_progress progress; /* as it is written, as the next two are */
     vt_optimizer_progress optimizer;
     char *choices; /* or NULL */
@@ -130,19 +131,13 @@ typedef struct {
     int64_t own_checksum, *shard_checksums;
 } vt_checkpoint_work;
 
-/* Collective. copy: NULL, or host memory for a copy, which is made; the model may then change. To be closed, also after
- * a failure. */
-vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_subject *subject,
-                                   const vt_run_progress *progress, void *copy, vt_checkpoint_work *work);
-void vt_checkpoint_work_close(vt_checkpoint_work *work);
+/* Fills the copy with what this rank writes, which is whole once the back end has done what was asked for so far. */
+void vt_checkpoint_work_copy(const vt_checkpoint_work *work);
 
-/* Writes this rank's shard; with a copy in any thread. Not collective, as the index isn't. */
+/* Writes this rank's shard, and notes its size and checksum; with a copy in any thread. */
 vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work);
 
-/* Collective, when all shards are there: what the index says of them. */
-void vt_checkpoint_work_gather(vt_checkpoint_work *work);
-
-/* The index, by rank 0; in any thread. */
+/* Writes the index, when rank 0 knows of all shards; in any thread. */
 vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work);
 
 #endif

@@ -1,8 +1,12 @@
 /* Saves a run's checkpoints, at once or beside its steps. */
 #define _GNU_SOURCE /* gettid */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -23,8 +27,7 @@ struct vt_checkpoint_saver {
     void *copy;  /* NULL: this rank writes nothing */
     /* the one under way */
     stage stage;
-    vt_checkpoint_work work;
-    char *unfinished;
+    vt_checkpoint_work work; /* its directory has an unfinished name */
     bool is_best, has_index;
     double blocked, begin; /* seconds: of training, and when writing began */
     pthread_t thread;
@@ -66,9 +69,14 @@ static void join(vt_checkpoint_saver *saver)
 
 static void forget(vt_checkpoint_saver *saver)
 {
-    vt_checkpoint_work_close(&saver->work);
-    free(saver->unfinished);
-    saver->unfinished = NULL;
+    vt_checkpoint_work *work = &saver->work;
+    free(work->directory);
+    free(work->choices);
+    free(work->own);
+    free(work->all);
+    free(work->shard_bytes);
+    free(work->shard_checksums);
+    *work = (vt_checkpoint_work){0};
     saver->stage = NOTHING;
     saver->has_index = false;
 }
@@ -91,9 +99,10 @@ void vt_checkpoint_saver_close(vt_checkpoint_saver **saver)
 static vt_status write_index(vt_checkpoint_saver *saver)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_checkpoint_work_index(&saver->work));
+    const vt_checkpoint_work *work = &saver->work;
+    VT_TRY(vt_checkpoint_work_index(work));
     saver->has_index = true;
-    VT_TRY(vt_checkpoint_store_settle(saver->store, saver->unfinished, saver->work.progress.step, saver->is_best));
+    VT_TRY(vt_checkpoint_store_settle(saver->store, work->directory, work->progress.step, saver->is_best));
 done:
     return status;
 }
@@ -130,17 +139,61 @@ static void start_stage(vt_checkpoint_saver *saver, stage next)
 
 /* ---- what ranks do together ---- */
 
+static vt_status choose_id(char id[33])
+{
+    vt_status status = VT_OK;
+    unsigned char random[16];
+    VT_CHECK(getrandom(random, sizeof random, 0) == (ssize_t)sizeof random, "no random bits for a checkpoint's id: %s",
+             strerror(errno));
+    for (int i = 0; i < 16; i++) snprintf(id + 2 * i, 3, "%02x", random[i]);
+done:
+    return status;
+}
+
+/* Collective. What the checkpoint in work->directory holds. With a copy the model may change behind this. */
+static vt_status begin_work(vt_checkpoint_saver *saver, const vt_run_progress *progress)
+{
+    vt_status status = VT_OK;
+    const vt_checkpoint_subject *subject = saver->subject;
+    vt_world *world = subject->world;
+    vt_backend *backend = subject->backend;
+    vt_checkpoint_work *work = &saver->work;
+    work->subject = subject;
+    work->progress = *progress;
+    work->progress.batch = subject->config->global_batch_size;
+    work->progress.training_samples = subject->training_samples;
+    work->progress.validation_samples = subject->validation_samples;
+    work->optimizer = vt_optimizer_progress_of(subject->optimizer);
+    if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
+    work->copy = saver->copy;
+    work->shard_bytes = vt_allocate((size_t)world->ranks, sizeof *work->shard_bytes, "a checkpoint");
+    work->shard_checksums = vt_allocate((size_t)world->ranks, sizeof *work->shard_checksums, "a checkpoint");
+    VT_TRY(vt_world_agree(world, is_first(saver) ? choose_id(work->id) : VT_OK));
+    vt_group_broadcast(world->everyone, work->id, sizeof work->id, 0);
+    vt_stored_own_boxes(subject, &work->own, &work->own_count);
+    if (saver->copies) { /* also on a rank that writes nothing, and so has no memory for a copy */
+        vt_checkpoint_work_copy(work);
+        VT_TRY(vt_world_agree(world, backend->check(backend)));
+    }
+done:
+    return status;
+}
+
 /* Collective. The stage is over on all ranks: the next one begins, or the checkpoint is whole. */
 static vt_status end_stage(vt_checkpoint_saver *saver)
 {
     vt_status status = VT_OK;
     vt_world *world = saver->subject->world;
-    const int64_t step = saver->work.progress.step;
+    vt_checkpoint_work *work = &saver->work;
+    const int64_t step = work->progress.step;
     join(saver);
     if (saver->status == VT_ERROR) vt_error_move_in(&saver->error);
     VT_TRY(vt_world_agree(world, saver->status));
     if (saver->stage == SHARDS) {
-        vt_checkpoint_work_gather(&saver->work);
+        vt_group_all_gather_equal(world->everyone, &work->own_bytes, sizeof work->own_bytes, work->shard_bytes);
+        vt_group_all_gather_equal(world->everyone, &work->own_checksum, sizeof work->own_checksum,
+                                  work->shard_checksums);
+        vt_stored_all_boxes(world, work->own, work->own_count, &work->all, &work->all_count);
         start_stage(saver, INDEX);
         return VT_OK;
     }
@@ -151,7 +204,7 @@ done:
     if (status != VT_OK) {
         vt_error_context("checkpoint of step %ld", step);
         /* with an index the directory may bear its final name already */
-        if (is_first(saver) && !saver->has_index) vt_checkpoint_remove(saver->unfinished);
+        if (is_first(saver) && !saver->has_index) vt_checkpoint_remove(work->directory);
     }
     forget(saver);
     return status;
@@ -180,6 +233,7 @@ vt_status vt_checkpoint_saver_save(vt_checkpoint_saver *saver, vt_run_progress *
 {
     vt_status status = VT_OK;
     vt_world *world = saver->subject->world;
+    char **directory = &saver->work.directory;
     const int64_t before = vt_checkpoint_saver_busy(saver);
     double waits = vt_clock_seconds();
     VT_TRY(vt_checkpoint_saver_wait(saver));
@@ -188,17 +242,16 @@ vt_status vt_checkpoint_saver_save(vt_checkpoint_saver *saver, vt_run_progress *
         vt_log_info("checkpoint step %ld: waited %.2f s for that of step %ld", progress->step, waits, before);
     saver->is_best = progress->validation_loss < progress->best_loss;
     if (saver->is_best) progress->best_loss = progress->validation_loss;
-    if (is_first(saver)) status = vt_checkpoint_store_begin(saver->store, progress->step, &saver->unfinished);
+    if (is_first(saver)) status = vt_checkpoint_store_begin(saver->store, progress->step, directory);
     VT_TRY(vt_world_agree(world, status));
-    vt_world_broadcast_text(world, &saver->unfinished);
-    saver->stage = SHARDS;
-    VT_TRY(vt_checkpoint_work_begin(saver->unfinished, saver->subject, progress, saver->copy, &saver->work));
+    vt_world_broadcast_text(world, directory);
+    VT_TRY(begin_work(saver, progress));
     saver->begin = vt_clock_seconds();
     saver->blocked = saver->begin - begin - waits;
     start_stage(saver, SHARDS);
     if (!saver->copies) status = vt_checkpoint_saver_wait(saver);
 done:
-    if (status != VT_OK && saver->unfinished != NULL && is_first(saver)) vt_checkpoint_remove(saver->unfinished);
+    if (status != VT_OK && *directory != NULL && is_first(saver)) vt_checkpoint_remove(*directory);
     if (status != VT_OK) forget(saver);
     return status;
 }

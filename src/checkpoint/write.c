@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -12,17 +11,6 @@
 #include "base/text.h"
 #include "checkpoint/inside.h"
 #include "storage/output_file.h"
-
-static vt_status choose_id(char id[33])
-{
-    vt_status status = VT_OK;
-    unsigned char random[16];
-    VT_CHECK(getrandom(random, sizeof random, 0) == (ssize_t)sizeof random, "no random bits for a checkpoint's id: %s",
-             strerror(errno));
-    for (int i = 0; i < 16; i++) snprintf(id + 2 * i, 3, "%02x", random[i]);
-done:
-    return status;
-}
 
 /* ---- a copy of what this rank writes ---- */
 
@@ -47,7 +35,7 @@ size_t vt_checkpoint_copy_bytes(const vt_checkpoint_subject *subject)
     return bytes;
 }
 
-static void make_copy(const vt_checkpoint_work *work)
+void vt_checkpoint_work_copy(const vt_checkpoint_work *work)
 {
     const vt_checkpoint_subject *subject = work->subject;
     char *next = work->copy;
@@ -58,8 +46,9 @@ static void make_copy(const vt_checkpoint_work *work)
     }
 }
 
-/* This rank's boxes. */
-static vt_status write_shard(const char *path, const vt_checkpoint_work *work)
+/* ---- the shard ---- */
+
+vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
     const vt_checkpoint_subject *subject = work->subject;
@@ -69,6 +58,10 @@ static vt_status write_shard(const char *path, const vt_checkpoint_work *work)
     const float *numbers = room; /* of the piece: those that are not written yet */
     const char *copy = work->copy;
     char name[VT_STORED_NAME + 8];
+    struct stat info;
+    uint32_t checksum = 0;
+    char *own = vt_checkpoint_shard_name(subject->world->rank, subject->world->ranks);
+    char *path = vt_text_format("%s/%s", work->directory, own);
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
     for (int64_t i = 0; i < work->own_count; i++) {
@@ -83,8 +76,14 @@ static vt_status write_shard(const char *path, const vt_checkpoint_work *work)
         numbers += vt_tensor_count(&box->box.shape);
     }
     VT_TRY(vt_tensor_file_finish(&file));
+    VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
+    work->own_bytes = (int64_t)info.st_size;
+    VT_TRY(vt_file_checksum(path, &checksum));
+    work->own_checksum = checksum;
 done:
     vt_tensor_file_close(&file);
+    free(own);
+    free(path);
     free(room);
     return status;
 }
@@ -192,75 +191,4 @@ done:
     free(about);
     free(path);
     return status;
-}
-
-/* ---- the whole ---- */
-
-vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_subject *subject,
-                                   const vt_run_progress *progress, void *copy, vt_checkpoint_work *work)
-{
-    vt_status status = VT_OK;
-    vt_world *world = subject->world;
-    vt_backend *backend = subject->backend;
-    *work = (vt_checkpoint_work){.subject = subject,
-                                 .directory = vt_text_copy(directory),
-                                 .id = world->rank == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL,
-                                 .progress = *progress,
-                                 .optimizer = vt_optimizer_progress_of(subject->optimizer),
-                                 .copy = copy};
-    work->progress.batch = subject->config->global_batch_size;
-    work->progress.training_samples = subject->training_samples;
-    work->progress.validation_samples = subject->validation_samples;
-    if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
-    work->shard_bytes = vt_allocate((size_t)world->ranks, sizeof *work->shard_bytes, "a checkpoint");
-    work->shard_checksums = vt_allocate((size_t)world->ranks, sizeof *work->shard_checksums, "a checkpoint");
-    VT_TRY(vt_world_agree(world, world->rank == 0 ? choose_id(work->id) : VT_OK));
-    vt_world_broadcast_text(world, &work->id);
-    vt_stored_own_boxes(subject, &work->own, &work->own_count);
-    if (subject->config->async_checkpoint) { /* also a rank that writes nothing, and so has no memory for a copy */
-        make_copy(work);
-        VT_TRY(vt_world_agree(world, backend->check(backend)));
-    }
-done:
-    return status;
-}
-
-vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work)
-{
-    vt_status status = VT_OK;
-    const vt_world *world = work->subject->world;
-    struct stat info;
-    uint32_t checksum = 0;
-    char *shard = vt_checkpoint_shard_name(world->rank, world->ranks);
-    char *path = vt_text_format("%s/%s", work->directory, shard);
-    VT_TRY(write_shard(path, work));
-    VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
-    work->own_bytes = (int64_t)info.st_size;
-    VT_TRY(vt_file_checksum(path, &checksum));
-    work->own_checksum = checksum;
-done:
-    free(shard);
-    free(path);
-    return status;
-}
-
-void vt_checkpoint_work_gather(vt_checkpoint_work *work)
-{
-    const vt_world *world = work->subject->world;
-    vt_group *all = world->everyone;
-    vt_group_all_gather_equal(all, &work->own_bytes, sizeof work->own_bytes, work->shard_bytes);
-    vt_group_all_gather_equal(all, &work->own_checksum, sizeof work->own_checksum, work->shard_checksums);
-    vt_stored_all_boxes(world, work->own, work->own_count, &work->all, &work->all_count);
-}
-
-void vt_checkpoint_work_close(vt_checkpoint_work *work)
-{
-    free(work->directory);
-    free(work->id);
-    free(work->choices);
-    free(work->shard_bytes);
-    free(work->shard_checksums);
-    free(work->own);
-    free(work->all);
-    *work = (vt_checkpoint_work){0};
 }
