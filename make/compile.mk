@@ -72,7 +72,7 @@ $(BUILD)/libvitrain.a: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(OBJECTS) $(BUILD)/gen
 	@$(AR) rcs $@ $(filter %.o,$^)
 
 $(BUILD)/src/base/version.o: $(STAMPS)/version
-$(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): $(STAMPS)/mpi
+$(addprefix $(BUILD)/src/parallel/,mpi.o mpi_wait.o): $(STAMPS)/mpi
 $(BUILD)/src/base/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"' -DVT_BUILT='"$(strip $(BUILT))"'
 $(addprefix $(BUILD)/src/,storage/%.o source/%.o forecast/%.o): LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/source/text/split.o: LOCAL_CFLAGS += $(if $(HAS_UNISTRING),-DVT_HAS_UNISTRING $(UNISTRING_CFLAGS))
@@ -81,7 +81,7 @@ $(addprefix $(BUILD)/src/,source/fields/about_json.o storage/safetensors.o stora
 $(BUILD)/src/storage/decode.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
 $(BUILD)/src/storage/decode.o: $(STAMPS)/zarr
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
-$(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
+$(addprefix $(BUILD)/src/parallel/,mpi.o mpi_wait.o): LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
 
 $(BUILD)/%.o: %.c $(STAMPS)/compile

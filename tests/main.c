@@ -230,7 +230,7 @@ static vt_status open_ranks(void)
     vt_launch launch = {0};
     int *members = NULL;
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(vt_engine_open_mpi(launch.rank, launch.world_size, vt_launch_name(launch.launcher), 60, &vt_test_engine));
+    VT_TRY(vt_engine_open_mpi(&launch, 60, &vt_test_engine));
     members = malloc((size_t)launch.world_size * sizeof *members);
     VT_ASSERT(members != NULL);
     for (int rank = 0; rank < launch.world_size; rank++) members[rank] = rank;

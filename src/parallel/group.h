@@ -171,9 +171,9 @@ struct vt_engine {
 vt_engine *vt_engine_open_alone(int rank, int size, bool counts_only);
 
 /* MPI over all ranks of the launcher; initialises MPI. Errors: built without MPI; MPI sees another number of ranks
- * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. If MPI_Init waits
- * for the others for more than `timeout` seconds (at least 10), the process says so and ends. */
-vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine);
+ * than the launcher says (launched without MPI's support). If MPI_Init waits for the others for more than `timeout`
+ * seconds (at least 10), the process says so and ends. */
+vt_status vt_engine_open_mpi(const vt_launch *launch, double timeout, vt_engine **engine);
 
 /* NCCL over all ranks, on the GPU that this process has chosen. The ranks learn of one another over `host` (all ranks,
  * host memory), or when that is NULL meet at the launch's address and port. Errors: built without NCCL; the library is

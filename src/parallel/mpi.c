@@ -1,5 +1,6 @@
-/* MPI (Open MPI, MPICH and their descendants): the engine and its groups. Every operation (mpi_operations.c) is a
- * nonblocking MPI operation whose completion is polled, so that every wait has a time limit (mpi_wait.c).
+/* MPI (Open MPI, MPICH and their descendants): the engine, its groups and their operations. Each is a nonblocking MPI
+ * operation, or several if a count would exceed int, whose completion is polled, so that every wait has a time limit
+ * (mpi_wait.c).
  * MPI advises implementations (MPI 4.0, 6.9.1) that a sum have the same bits each time it is computed from the same
  * values by as many ranks; Open MPI and MPICH do so on all ranks, and the tests check it. */
 #include "parallel/group.h"
@@ -20,17 +21,15 @@ void vt_engine_mpi_name(char name[VT_ENGINE_NAME])
     name[0] = '\0';
 }
 
-vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine)
+vt_status vt_engine_open_mpi(const vt_launch *launch, double timeout, vt_engine **engine)
 {
-    vt_status status = VT_OK;
-    (void)rank, (void)timeout;
+    (void)timeout;
     *engine = NULL;
-    VT_FAIL(
+    return vt_error_note(
+        __FILE__, __LINE__,
         "%s started %d ranks, but this vitrain was built without MPI, which they need to communicate: install Open MPI "
         "or MPICH (make deps) and build again (make), or start one rank",
-        launcher, size);
-done:
-    return status;
+        vt_launch_name(launch->launcher), launch->world_size);
 }
 
 #else
@@ -51,6 +50,8 @@ enum { LARGEST_COUNT = 1 << 28, LARGEST_BYTES = 1 << 30 };
 
 static int open_engines; /* MPI is initialised once, and finalised when the last engine is closed */
 
+/* ---- groups ---- */
+
 static vt_status mpi_split(vt_engine *engine, int color, int key, vt_group *group)
 {
     MPI_Comm *made = vt_allocate(1, sizeof *made, "communication over MPI");
@@ -70,6 +71,155 @@ static void mpi_group_close(vt_group *group)
     free(group->state);
     group->state = NULL;
 }
+
+/* ---- their operations ---- */
+
+static MPI_Comm communicator(const vt_group *group)
+{
+    return *(const MPI_Comm *)group->state;
+}
+
+static void operation_close(vt_mpi_operation *work)
+{
+    free(work->requests);
+    free(work->counts);
+    free(work);
+}
+
+/* Makes room for one more request. */
+static MPI_Request *next(vt_mpi_operation *work)
+{
+    work->requests = vt_grow(work->requests, (size_t)work->count, sizeof *work->requests, "communication over MPI");
+    work->requests[work->count] = MPI_REQUEST_NULL;
+    return &work->requests[work->count++];
+}
+
+static const vt_mpi_state *state_of(const vt_group *group)
+{
+    return group->engine->state;
+}
+
+typedef enum { SEND, RECEIVE, BROADCAST, SUM, SUM_TO_ONE } call_kind;
+
+/* One MPI call, or several where it is too large for one. peer: the rank of the group that sends, receives or gets the
+ * sum. */
+static void call(vt_group *group, vt_mpi_operation *work, call_kind kind, vt_sum_type sum, vt_group_bytes memory,
+                 int peer)
+{
+    const MPI_Comm comm = communicator(group);
+    const MPI_Datatype type = sum == VT_SUM_FLOAT64 ? MPI_DOUBLE : MPI_FLOAT;
+    const bool sums = kind >= SUM;
+    const size_t size = sums ? vt_sum_type_size(sum) : 1;
+    const size_t most = (size_t)(sums ? state_of(group)->largest_count : state_of(group)->largest_bytes);
+    for (size_t done = 0; done < memory.count;) {
+        char *at = memory.at + done;
+        const size_t left = (memory.count - done) / size;
+        const int now = (int)(left < most ? left : most);
+        MPI_Request *own = next(work);
+        const int code = kind == SEND ? MPI_Isend(at, now, MPI_BYTE, peer, 0, comm, own)
+                         : kind == RECEIVE ? MPI_Irecv(at, now, MPI_BYTE, peer, 0, comm, own)
+                         : kind == BROADCAST ? MPI_Ibcast(at, now, MPI_BYTE, peer, comm, own)
+                         : kind == SUM ? MPI_Iallreduce(MPI_IN_PLACE, at, now, type, MPI_SUM, comm, own)
+                         : peer == group->rank ? MPI_Ireduce(MPI_IN_PLACE, at, now, type, MPI_SUM, peer, comm, own)
+                                               : MPI_Ireduce(at, NULL, now, type, MPI_SUM, peer, comm, own);
+        vt_mpi_check(group->engine, code, work->name, group->name);
+        done += (size_t)now * size;
+    }
+}
+
+/* Too large for one call: one, or several, for each rank's part. */
+static void call_for_parts(vt_group *group, vt_mpi_operation *work, call_kind kind, const vt_group_operation *operation)
+{
+    char *at = operation->block.at;
+    for (int root = 0; root < group->size; at += operation->parts[root++])
+        call(group, work, kind, operation->type, (vt_group_bytes){at, operation->parts[root]}, root);
+}
+
+static void reduce_scatter(vt_group *group, vt_mpi_operation *work, const vt_group_operation *operation)
+{
+    if (operation->block.count / sizeof(float) > (size_t)state_of(group)->largest_count) {
+        call_for_parts(group, work, SUM_TO_ONE, operation);
+        return;
+    }
+    work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
+    for (int i = 0; i < group->size; i++) work->counts[i] = (int)(operation->parts[i] / sizeof(float));
+    work->to = operation->receive;
+    work->from = operation->block.at;
+    int code = MPI_Ireduce_scatter(MPI_IN_PLACE, operation->block.at, work->counts, MPI_FLOAT, MPI_SUM,
+                                   communicator(group), next(work));
+    vt_mpi_check(group->engine, code, work->name, group->name);
+}
+
+static void all_gather(vt_group *group, vt_mpi_operation *work, const vt_group_operation *operation)
+{
+    if (operation->block.count > (size_t)state_of(group)->largest_bytes) {
+        call_for_parts(group, work, BROADCAST, operation);
+        return;
+    }
+    work->counts = vt_allocate(2 * (size_t)group->size, sizeof *work->counts, "communication over MPI");
+    int *offsets = work->counts + group->size;
+    for (int i = 0, offset = 0; i < group->size; offset += work->counts[i++]) {
+        work->counts[i] = (int)operation->parts[i];
+        offsets[i] = offset;
+    }
+    int code = MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, operation->block.at, work->counts, offsets, MPI_BYTE,
+                               communicator(group), next(work));
+    vt_mpi_check(group->engine, code, work->name, group->name);
+}
+
+static void mpi_start(vt_group *group, const vt_group_operation *operation, vt_request *request)
+{
+    vt_mpi_operation *work = vt_allocate(1, sizeof *work, "communication over MPI");
+    const bool exchanges = operation->kind == VT_EXCHANGE;
+    work->is_receive = exchanges && operation->send.count == 0 && group->receiving[0] != '\0';
+    work->name = work->is_receive ? group->receiving : vt_group_operation_names[operation->kind];
+    work->volume = operation->block.count;
+    request->state = work;
+    if (operation->kind == VT_REDUCE_SCATTER) reduce_scatter(group, work, operation);
+    if (operation->kind == VT_ALL_GATHER) all_gather(group, work, operation);
+    if (operation->kind == VT_ALL_REDUCE) call(group, work, SUM, operation->type, operation->block, 0);
+    if (operation->kind == VT_BROADCAST)
+        call(group, work, BROADCAST, operation->type, operation->block, operation->from);
+    if (operation->kind != VT_EXCHANGE) return;
+    call(group, work, RECEIVE, operation->type, operation->receive, operation->from);
+    call(group, work, SEND, operation->type, operation->send, operation->to);
+}
+
+static void finish(vt_request *request)
+{
+    vt_mpi_operation *work = request->state;
+    if (work->to.at != NULL) memmove(work->to.at, work->from, work->to.count);
+    operation_close(work);
+    request->state = NULL;
+}
+
+static bool mpi_test(vt_request *request)
+{
+    vt_engine *engine = request->group->engine;
+    if (!vt_mpi_is_over(engine, request->state, request->group->name)) {
+        vt_mpi_read_mail(engine); /* a rank that polls repeatedly answers, too */
+        return false;
+    }
+    finish(request);
+    return true;
+}
+
+static void mpi_wait(vt_request *request)
+{
+    vt_mpi_wait_for(request->group->engine, request->state, request->group);
+    finish(request);
+}
+
+/* Any call moves a few of a long message's parts. */
+static void mpi_advance(vt_engine *engine)
+{
+    enum { CALLS = 8 };
+    const vt_mpi_state *state = engine->state;
+    int here = 0;
+    for (int i = 0; i < CALLS; i++) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, state->mail, &here, MPI_STATUS_IGNORE);
+}
+
+/* ---- the engine ---- */
 
 static void mpi_abort(vt_engine *engine)
 {
@@ -118,7 +268,7 @@ static void ring_after(double seconds)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-static void initialise(int rank, int size, const char *launcher, double timeout, int *provided)
+static void initialise(const vt_launch *launch, double timeout, int *provided)
 {
     struct sigaction before[KEPT_SIGNALS], alarm_before, alarm_action = {.sa_handler = end_late};
     const double seconds = timeout > LEAST_START_SECONDS ? timeout : LEAST_START_SECONDS;
@@ -127,10 +277,10 @@ static void initialise(int rank, int size, const char *launcher, double timeout,
     snprintf(late, sizeof late,
              "vitrain: rank %d on %.200s: MPI_Init has waited %g s (comm_timeout, at least %g) for the %d ranks that "
              "%s started: one hangs, has ended, is not vitrain or can't be reached over the network\n",
-             rank, host, seconds, LEAST_START_SECONDS, size, launcher);
+             launch->rank, host, seconds, LEAST_START_SECONDS, launch->world_size, vt_launch_name(launch->launcher));
     for (int i = 0; i < KEPT_SIGNALS; i++) sigaction(kept_signals[i], NULL, &before[i]);
     sigaction(SIGALRM, &alarm_action, &alarm_before);
-    ring_after(seconds + TURN_SECONDS * (rank < TURNS ? rank : TURNS));
+    ring_after(seconds + TURN_SECONDS * (launch->rank < TURNS ? launch->rank : TURNS));
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided); /* aborts the job itself if it fails */
     ring_after(0);
     sigaction(SIGALRM, &alarm_before, NULL);
@@ -181,30 +331,32 @@ static void open_state(vt_engine *engine)
     vt_mpi_post_receive(state);
 }
 
-vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **result)
+vt_status vt_engine_open_mpi(const vt_launch *launch, double timeout, vt_engine **result)
 {
     vt_status status = VT_OK;
-    int provided = MPI_THREAD_FUNNELED, mpi_rank = 0, mpi_size = 0;
-    if (open_engines++ == 0) initialise(rank, size, launcher, timeout, &provided);
+    int provided = MPI_THREAD_FUNNELED;
+    if (open_engines++ == 0) initialise(launch, timeout, &provided);
     vt_engine *engine = vt_allocate(1, sizeof *engine, "communication over MPI");
-    engine->close = mpi_close;
-    engine->abort = mpi_abort;
-    engine->timeout = timeout;
+    *engine = (vt_engine){.timeout = timeout,
+                          .split = mpi_split,
+                          .group_close = mpi_group_close,
+                          .start = mpi_start,
+                          .test = mpi_test,
+                          .wait = mpi_wait,
+                          .advance = mpi_advance,
+                          .abort = mpi_abort,
+                          .close = mpi_close};
     vt_engine_mpi_name(engine->name);
-    MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &mpi_size);
-    engine->rank = mpi_rank;
-    engine->size = mpi_size;
+    MPI_Comm_rank(MPI_COMM_WORLD, &engine->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &engine->size);
     VT_CHECK(
-        mpi_size == size && mpi_rank == rank,
+        engine->size == launch->world_size && engine->rank == launch->rank,
         "%s says that this is rank %d of %d, %s says rank %d of %d: the launcher does not know this MPI. Start with "
         "the mpirun of %s, or with srun --mpi=pmix (or pmi2), whichever it was built for",
-        launcher, rank, size, engine->name, mpi_rank, mpi_size, engine->name);
+        vt_launch_name(launch->launcher), launch->rank, launch->world_size, engine->name, engine->rank, engine->size,
+        engine->name);
     VT_CHECK(provided >= MPI_THREAD_FUNNELED, "%s was built without threads (MPI_THREAD_FUNNELED), which vitrain needs",
              engine->name);
-    engine->split = mpi_split;
-    engine->group_close = mpi_group_close;
-    vt_mpi_operations_fill(engine);
     open_state(engine);
 done:
     if (status != VT_OK) vt_engine_close(&engine);

@@ -1,4 +1,4 @@
-/* Internals of MPI's engine, for mpi.c (the engine and its groups), mpi_operations.c and mpi_wait.c: the only files
+/* Internals of MPI's engine, for mpi.c (the engine, its groups and their operations) and mpi_wait.c: the only files
  * that include mpi.h. */
 #ifndef VT_PARALLEL_MPI_INSIDE_H
 #define VT_PARALLEL_MPI_INSIDE_H
@@ -56,8 +56,5 @@ void vt_mpi_meet(vt_engine *engine, const char *name);
 /* From here on this rank receives messages about time-outs; call vt_mpi_read_mail repeatedly. */
 void vt_mpi_post_receive(vt_mpi_state *state);
 void vt_mpi_read_mail(vt_engine *engine);
-
-/* The engine's operations over groups. */
-void vt_mpi_operations_fill(vt_engine *engine);
 
 #endif

@@ -107,7 +107,6 @@ static vt_status open_engine(const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
     const vt_launch *launch = &world->launch;
-    const char *launcher = vt_launch_name(launch->launcher);
     double timeout = config != NULL ? config->comm_timeout : TIMEOUT_WITHOUT_OPTIONS;
     bool several =
         launch->world_size > 1 || (config != NULL && config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
@@ -128,8 +127,8 @@ static vt_status open_engine(const vt_config *config, vt_world *world)
         vt_launch_has_mpi(launch),
         "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "
         "`mpirun -np %d vitrain ...` or srun",
-        launcher, launch->world_size, launch->world_size);
-    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, timeout, &world->engine));
+        vt_launch_name(launch->launcher), launch->world_size, launch->world_size);
+    VT_TRY(vt_engine_open_mpi(launch, timeout, &world->engine));
 done:
     return status;
 }

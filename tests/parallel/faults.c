@@ -92,9 +92,7 @@ int vt_test_fault(const char *name)
     signal(SIGUSR1, handler);
     signal(SIGXFSZ, SIG_IGN);
     const double patience = strcmp(name, "missed") == 0 ? TIMEOUT : PATIENCE;
-    if (vt_launch_detect(&launch) != VT_OK ||
-        vt_engine_open_mpi(launch.rank, launch.world_size, vt_launch_name(launch.launcher), patience, &engine) !=
-            VT_OK) {
+    if (vt_launch_detect(&launch) != VT_OK || vt_engine_open_mpi(&launch, patience, &engine) != VT_OK) {
         fprintf(stderr, "%s\n", vt_error_text());
         return 1;
     }

@@ -349,7 +349,8 @@ TEST(counts_beyond_int)
 {
     vt_engine *usual = vt_test_engine;
     setenv("VITRAIN_MPI_LARGEST", "1000", 1);
-    EXPECT_OK(vt_engine_open_mpi(usual->rank, usual->size, "a test", 60, &vt_test_engine));
+    const vt_launch launch = {.rank = usual->rank, .world_size = usual->size};
+    EXPECT_OK(vt_engine_open_mpi(&launch, 60, &vt_test_engine));
     unsetenv("VITRAIN_MPI_LARGEST");
     vt_group *group = open_group(ALL, NULL);
     all_reduce(group, 10007);
