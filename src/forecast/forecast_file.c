@@ -31,7 +31,7 @@ struct vt_forecast_file {
 
 /* The dimensions of a variable in their order, how much of each the fields of one time are, and how many there are. CF:
  * what is neither time nor space comes first. */
-static int dimensions_of(const vt_forecast_file *file, int64_t kind, int order[DIMENSIONS], hsize_t fields[DIMENSIONS])
+static int dimensions_of(const vt_forecast_file *file, int64_t kind, int order[DIMENSIONS], int64_t fields[DIMENSIONS])
 {
     int count = 0;
     const bool archive = file->extent[LEAD] > 0;
@@ -40,45 +40,30 @@ static int dimensions_of(const vt_forecast_file *file, int64_t kind, int order[D
     order[count++] = archive ? LEAD : TIME;
     order[count++] = LAT;
     order[count++] = LON;
-    for (int i = 0; i < count; i++)
-        fields[i] = order[i] == LAT || order[i] == LON ? (hsize_t)file->extent[order[i]] : 1;
+    for (int i = 0; i < count; i++) fields[i] = order[i] == LAT || order[i] == LON ? file->extent[order[i]] : 1;
     return count;
 }
 
 /* ---- attributes ---- */
 
-static bool set_attribute(hid_t object, const char *name, hid_t file_type, hid_t type, const void *value)
-{
-    hid_t space = H5Screate(H5S_SCALAR);
-    hid_t attribute = H5Acreate2(object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT);
-    bool done = attribute >= 0 && H5Awrite(attribute, type, value) >= 0;
-    if (attribute >= 0) H5Aclose(attribute);
-    H5Sclose(space);
-    return done;
-}
-
-static bool set_text(hid_t object, const char *name, const char *text)
-{
-    hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, strlen(text));
-    H5Tset_strpad(type, H5T_STR_NULLPAD); /* no room for a final 0 */
-    bool done = set_attribute(object, name, type, type, text);
-    H5Tclose(type);
-    return done;
-}
-
 typedef struct {
     const char *name, *text; /* text NULL or "": the attribute is left out */
 } text_attribute;
 
-/* A list that an attribute without a name ends. */
-static bool set_texts(hid_t object, const text_attribute *attributes)
+/* A list that an attribute without a name ends. The error is a cause. */
+static vt_status set_texts(hid_t object, const text_attribute *attributes)
 {
-    bool done = true;
-    for (; attributes->name != NULL; attributes++)
-        if (attributes->text != NULL && attributes->text[0] != '\0')
-            done = done && set_text(object, attributes->name, attributes->text);
-    return done;
+    vt_status status = VT_OK;
+    for (; attributes->name != NULL && status == VT_OK; attributes++) {
+        const char *text = attributes->text;
+        if (text == NULL || text[0] == '\0') continue;
+        hid_t type = H5Tcopy(H5T_C_S1);
+        H5Tset_size(type, strlen(text));
+        H5Tset_strpad(type, H5T_STR_NULLPAD); /* no room for a final 0 */
+        status = vt_hdf5_write_attribute(object, attributes->name, type, type, -1, text);
+        H5Tclose(type);
+    }
+    return status;
 }
 
 /* ---- coordinates ---- */
@@ -97,20 +82,6 @@ static hid_t creation_properties(hid_t class)
     return properties;
 }
 
-/* A dataset of this extent in each dimension; 0 dimensions: a scalar. Closes the properties. Negative: it can't be
- * made.
- */
-static hid_t create_dataset(const vt_forecast_file *file, const char *name, hid_t type, hid_t properties,
-                            int dimensions, const hsize_t *extent)
-{
-    hid_t space = H5Screate(H5S_SCALAR);
-    if (dimensions > 0) H5Sset_extent_simple(space, dimensions, extent, NULL);
-    hid_t dataset = H5Dcreate2(file->file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    H5Sclose(space);
-    H5Pclose(properties);
-    return dataset;
-}
-
 /* A dimension with its coordinate; SCALAR: a single value. A dimension without values (NULL) is a scale that netCDF
  * recognises by its name. */
 static vt_status write_coordinate(vt_forecast_file *file, int dimension, const coordinate *c, const double *values)
@@ -118,7 +89,7 @@ static vt_status write_coordinate(vt_forecast_file *file, int dimension, const c
     vt_status status = VT_OK;
     char no_variable[80];
     const bool is_scalar = dimension == SCALAR;
-    const hsize_t extent = is_scalar ? 1 : (hsize_t)file->extent[dimension];
+    const int64_t extent = is_scalar ? 1 : file->extent[dimension];
     const text_attribute attributes[] = {{"standard_name", c->standard_name},
                                          {"long_name", c->long_name},
                                          {"units", c->units},
@@ -127,25 +98,25 @@ static vt_status write_coordinate(vt_forecast_file *file, int dimension, const c
                                          {"positive", c->positive},
                                          {"dtype", c->dtype},
                                          {0}};
-    snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10ld",
-             (long)extent);
+    snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10ld", extent);
     const hid_t type = values == NULL        ? H5T_IEEE_F32BE
                        : dimension == NUMBER ? H5T_STD_I32LE
                        : dimension == LEAD   ? H5T_STD_I64LE
                                              : H5T_IEEE_F64LE;
-    hid_t made =
-        create_dataset(file, c->name, type, creation_properties(H5P_DATASET_CREATE), is_scalar ? 0 : 1, &extent);
-    bool done = made >= 0;
-    if (done && values != NULL) done = H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
+    hid_t made;
+    VT_TRY(vt_hdf5_make_dataset(file->file, c->name, type, creation_properties(H5P_DATASET_CREATE), is_scalar ? 0 : 1,
+                                &extent, &made));
+    if (values != NULL)
+        VT_CHECK(H5Dwrite(made, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0, "%s", vt_hdf5_reason());
     if (!is_scalar) {
         const int number = file->dimensions++;
         file->scales[dimension] = made;
-        done = done && H5DSset_scale(made, values != NULL ? c->name : no_variable) >= 0 &&
-               set_attribute(made, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &number);
+        VT_CHECK(H5DSset_scale(made, values != NULL ? c->name : no_variable) >= 0, "%s", vt_hdf5_reason());
+        VT_TRY(vt_hdf5_write_attribute(made, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, -1, &number));
     }
-    if (values != NULL) done = done && set_texts(made, attributes);
-    VT_CHECK(done, "can't write '%s' of %s: %s", c->name, file->path, vt_hdf5_reason());
+    if (values != NULL) VT_TRY(set_texts(made, attributes));
 done:
+    if (status != VT_OK) vt_error_context("can't write '%s' of %s", c->name, file->path);
     return status;
 }
 
@@ -280,9 +251,13 @@ static vt_status create_variable(vt_forecast_file *file, const vt_forecast_file_
     const char *const *names = vt_dataset_channel_names(dataset);
     const char *channel = names != NULL ? names[number] : NULL;
     int order[DIMENSIONS];
-    hsize_t extent[DIMENSIONS], chunk[DIMENSIONS];
-    const int dimensions = dimensions_of(file, kind, order, chunk);
-    for (int i = 0; i < dimensions; i++) extent[i] = (hsize_t)file->extent[order[i]];
+    int64_t extent[DIMENSIONS], fields[DIMENSIONS];
+    hsize_t chunk[DIMENSIONS];
+    const int dimensions = dimensions_of(file, kind, order, fields);
+    for (int i = 0; i < dimensions; i++) {
+        extent[i] = file->extent[order[i]];
+        chunk[i] = (hsize_t)fields[i];
+    }
     const float fill = NAN;
     char *own = vt_forecast_file_variable(channel, number, "");
     char *name = vt_forecast_file_variable(channel, number, suffixes[kind]);
@@ -298,9 +273,10 @@ static vt_status create_variable(vt_forecast_file *file, const vt_forecast_file_
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 1);
     if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
-    hid_t variable = create_dataset(file, name, H5T_IEEE_F32LE, properties, dimensions, extent);
-    file->variables[index] = variable;
+    hid_t variable;
     char *level = NULL, *coordinates = NULL;
+    VT_TRY(vt_hdf5_make_dataset(file->file, name, H5T_IEEE_F32LE, properties, dimensions, extent, &variable));
+    file->variables[index] = variable;
     VT_TRY(write_level(file, &meaning, &level));
     const char *initial = file->extent[LEAD] == 0 ? "forecast_reference_time" : "";
     coordinates = vt_text_format("%s%s%s", initial, initial[0] != '\0' && level[0] != '\0' ? " " : "", level);
@@ -311,19 +287,19 @@ static vt_status create_variable(vt_forecast_file *file, const vt_forecast_file_
                                          {"ancillary_variables", has_std ? std : ""},
                                          {"cell_methods", kind == MEANS ? "realization: mean" : ""},
                                          {0}};
-    bool done = variable >= 0 && set_texts(variable, attributes);
-    if (masked) done = done && set_attribute(variable, "_FillValue", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, &fill);
+    VT_TRY(set_texts(variable, attributes));
+    if (masked) VT_TRY(vt_hdf5_write_attribute(variable, "_FillValue", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, -1, &fill));
     for (int i = 0; i < dimensions; i++)
-        done = done && H5DSattach_scale(variable, file->scales[order[i]], (unsigned)i) >= 0;
-    VT_CHECK(done, "can't make the variable '%s' of %s: %s", name, file->path, vt_hdf5_reason());
-done:;
+        VT_CHECK(H5DSattach_scale(variable, file->scales[order[i]], (unsigned)i) >= 0, "%s", vt_hdf5_reason());
+done:
+    if (status != VT_OK) vt_error_context("can't make the variable '%s' of %s", name, file->path);
     char *const texts[] = {own, name, std, standard_name, long_name, level, coordinates};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) free(texts[i]);
     return status;
 }
 
 /* What the file says of the forecasts as a whole. */
-static bool describe(const vt_forecast_file *file, const vt_forecast_file_options *options)
+static vt_status describe(const vt_forecast_file *file, const vt_forecast_file_options *options)
 {
     enum { SOURCE, HISTORY, CHECKPOINT, ABOUT, TEXTS };
     char now[VT_NOW_SIZE];
@@ -341,9 +317,10 @@ static bool describe(const vt_forecast_file *file, const vt_forecast_file_option
                                          {"checkpoint", texts[CHECKPOINT]},
                                          {"about", texts[ABOUT]},
                                          {0}};
-    const bool done = set_texts(file->file, attributes);
+    const vt_status status = set_texts(file->file, attributes);
+    if (status != VT_OK) vt_error_context("can't write %s", file->path);
     for (int i = 0; i < TEXTS; i++) free(texts[i]);
-    return done;
+    return status;
 }
 
 /* time_axis: of the data, NULL: without dates. */
@@ -359,7 +336,7 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
     VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
-    VT_CHECK(describe(file, options), "can't write %s: %s", file->path, vt_hdf5_reason());
+    VT_TRY(describe(file, options));
     /* of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar */
     if (has[VALUES]) VT_TRY(write_times(file, from, time_axis, TIME, archive));
     if (has[VALUES] && !archive) VT_TRY(write_times(file, from, time_axis, SCALAR, true));
@@ -439,21 +416,15 @@ vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start_index, in
     const int64_t at[DIMENSIONS] = {
         [TIME] = file->extent[LEAD] > 0 ? start_index : time, [LEAD] = time, [NUMBER] = member};
     int order[DIMENSIONS];
-    hsize_t start[DIMENSIONS], count[DIMENSIONS];
+    int64_t start[DIMENSIONS], count[DIMENSIONS];
     const int dimensions = dimensions_of(file, kind, order, count);
-    for (int i = 0; i < dimensions; i++) start[i] = (hsize_t)at[order[i]];
+    for (int i = 0; i < dimensions; i++) start[i] = at[order[i]];
     vt_hdf5_enter();
-    hid_t memory = H5Screate_simple(dimensions, count, NULL);
-    for (int64_t c = 0; c < file->channels; c++) {
-        hid_t variable = file->variables[kind * file->channels + c], space = H5Dget_space(variable);
-        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
-        herr_t written = H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
-        H5Sclose(space);
-        VT_CHECK(written >= 0, "can't write time %ld of %s: %s", time, file->path, vt_hdf5_reason());
-    }
-done:
-    H5Sclose(memory);
+    for (int64_t c = 0; c < file->channels && status == VT_OK; c++)
+        status =
+            vt_hdf5_write_box(file->variables[kind * file->channels + c], dimensions, start, count, fields + c * plane);
     vt_hdf5_leave();
+    if (status != VT_OK) vt_error_context("can't write time %ld of %s", time, file->path);
     return status;
 }
 

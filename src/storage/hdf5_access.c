@@ -196,3 +196,61 @@ const char *vt_hdf5_refused_file(void)
 {
     return refused_file;
 }
+
+/* ---- spaces, and writing ---- */
+
+hid_t vt_hdf5_space(int rank, const int64_t *extent)
+{
+    hsize_t sizes[H5S_MAX_RANK];
+    for (int i = 0; i < rank; i++) sizes[i] = (hsize_t)extent[i];
+    return rank > 0 ? H5Screate_simple(rank, sizes, NULL) : H5Screate(H5S_SCALAR);
+}
+
+void vt_hdf5_select(hid_t space, int rank, const int64_t *start, const int64_t *count)
+{
+    hsize_t from[H5S_MAX_RANK], sizes[H5S_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        from[i] = (hsize_t)start[i];
+        sizes[i] = (hsize_t)count[i];
+    }
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, from, NULL, sizes, NULL);
+}
+
+vt_status vt_hdf5_make_dataset(hid_t file, const char *name, hid_t type, hid_t properties, int rank,
+                               const int64_t *extent, hid_t *dataset)
+{
+    vt_status status = VT_OK;
+    hid_t space = vt_hdf5_space(rank, extent);
+    H5Pset_obj_track_times(properties, false);
+    *dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_CHECK(*dataset >= 0, "%s", vt_hdf5_reason());
+done:
+    H5Pclose(properties);
+    H5Sclose(space);
+    return status;
+}
+
+vt_status vt_hdf5_write_box(hid_t dataset, int rank, const int64_t *start, const int64_t *count, const float *values)
+{
+    vt_status status = VT_OK;
+    hid_t there = H5Dget_space(dataset), here = vt_hdf5_space(rank, count);
+    vt_hdf5_select(there, rank, start, count);
+    VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, here, there, H5P_DEFAULT, values) >= 0, "%s", vt_hdf5_reason());
+done:
+    H5Sclose(here);
+    H5Sclose(there);
+    return status;
+}
+
+vt_status vt_hdf5_write_attribute(hid_t object, const char *name, hid_t stored, hid_t type, int64_t count,
+                                  const void *values)
+{
+    vt_status status = VT_OK;
+    hid_t space = vt_hdf5_space(count < 0 ? 0 : 1, &count);
+    hid_t attribute = H5Acreate2(object, name, stored, space, H5P_DEFAULT, H5P_DEFAULT);
+    VT_CHECK(attribute >= 0 && H5Awrite(attribute, type, values) >= 0, "%s", vt_hdf5_reason());
+done:
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    return status;
+}

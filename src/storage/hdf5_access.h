@@ -7,6 +7,7 @@
 #include <hdf5.h>
 #include <stdbool.h>
 
+#include "base/status.h"
 #include "base/text.h"
 
 /* Takes the lock, and silences HDF5's own printing of errors in the calling thread, which may enter more than once and
@@ -45,5 +46,24 @@ hid_t vt_hdf5_link_access(hid_t class);
 
 /* The file that such a link named since vt_hdf5_link_access was last called; "" when there was none. */
 const char *vt_hdf5_refused_file(void);
+
+/* A space of these extents; rank 0: a scalar. Selects the box [count] of it that begins at `start`. */
+hid_t vt_hdf5_space(int rank, const int64_t *extent);
+void vt_hdf5_select(hid_t space, int rank, const int64_t *start, const int64_t *count);
+
+/* ---- writing, by a caller that has entered; the error is a cause ---- */
+
+/* Makes a dataset of these extents, without times of its making: the same values are the same bytes. Closes the
+ * properties, of class H5P_DATASET_CREATE. *dataset is negative when it can't be made. */
+vt_status vt_hdf5_make_dataset(hid_t file, const char *name, hid_t type, hid_t properties, int rank,
+                               const int64_t *extent, hid_t *dataset);
+
+/* Writes values [count] to the box of a dataset that begins at `start`. */
+vt_status vt_hdf5_write_box(hid_t dataset, int rank, const int64_t *start, const int64_t *count, const float *values);
+
+/* Gives an object an attribute of values that are of `type` in memory, and of type `stored` in the file: a list of
+ * `count`, or, if that is negative, one value. */
+vt_status vt_hdf5_write_attribute(hid_t object, const char *name, hid_t stored, hid_t type, int64_t count,
+                                  const void *values);
 
 #endif

@@ -390,15 +390,10 @@ static vt_status read_box(const vt_array *array, const int64_t *start, const int
 {
     vt_status status = VT_OK;
     const hdf5_array *own = (const hdf5_array *)array;
-    hsize_t from[VT_ARRAY_RANK], size[VT_ARRAY_RANK];
     VT_ASSERT(array->rank <= VT_ARRAY_RANK);
-    for (int i = 0; i < array->rank; i++) {
-        from[i] = (hsize_t)start[i];
-        size[i] = (hsize_t)count[i];
-    }
     vt_hdf5_enter();
-    hid_t space = array->rank > 0 ? H5Screate_simple(array->rank, size, NULL) : H5Screate(H5S_SCALAR);
-    if (array->rank > 0) H5Sselect_hyperslab(own->space, H5S_SELECT_SET, from, NULL, size, NULL);
+    hid_t space = vt_hdf5_space(array->rank, count);
+    if (array->rank > 0) vt_hdf5_select(own->space, array->rank, start, count);
     VT_CHECK(H5Dread(own->dataset, as_doubles ? H5T_NATIVE_DOUBLE : own->memory_type, space, own->space, H5P_DEFAULT,
                      values) >= 0,
              "%s", vt_hdf5_reason());

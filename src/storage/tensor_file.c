@@ -7,26 +7,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "storage/output_file.h"
-
-static hid_t make_space(const vt_tensor_shape *shape)
-{
-    hsize_t extent[VT_TENSOR_DIMENSIONS];
-    for (int i = 0; i < shape->dimensions; i++) extent[i] = (hsize_t)shape->shape[i];
-    return H5Screate_simple(shape->dimensions, extent, NULL);
-}
-
-hid_t vt_tensor_select(const vt_tensor_shape *shape, const int64_t *origin, const vt_tensor_box *box)
-{
-    hsize_t start[VT_TENSOR_DIMENSIONS], block[VT_TENSOR_DIMENSIONS];
-    for (int i = 0; i < shape->dimensions; i++) {
-        start[i] = (hsize_t)(box->first[i] - (origin != NULL ? origin[i] : 0));
-        block[i] = (hsize_t)box->shape.shape[i];
-    }
-    hid_t space = make_space(shape);
-    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, block, NULL);
-    return space;
-}
 
 /* ---- opening and closing ---- */
 
@@ -151,8 +133,10 @@ static vt_status add_part(const vt_tensor_file *file, const char *name, const vt
     for (int i = 0; i < shape->dimensions; i++)
         VT_ASSERT(box->first[i] >= 0 && box->shape.shape[i] > 0 &&
                   box->first[i] + box->shape.shape[i] <= shape->shape[i]);
-    hid_t there = vt_tensor_select(shape, NULL, box), here = make_space(&box->shape);
+    hid_t there = vt_hdf5_space(shape->dimensions, shape->shape);
+    hid_t here = vt_hdf5_space(shape->dimensions, box->shape.shape);
     char *path = vt_text_format("/%s", part->name_in_source);
+    vt_hdf5_select(there, shape->dimensions, box->first, box->shape.shape);
     VT_CHECK(H5Pset_virtual(storage, there, part->source, path, here) >= 0, "can't write %s: /%s from %s: %s",
              file->path, name, part->source, vt_hdf5_reason());
 done:
@@ -167,17 +151,17 @@ static vt_status create_dataset(vt_tensor_file *file, const char *name, const vt
                                 int64_t part_count, const vt_tensor_part *parts, hid_t *dataset)
 {
     vt_status status = VT_OK;
-    hid_t space = make_space(shape), storage = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t storage = H5Pcreate(H5P_DATASET_CREATE);
     VT_ASSERT(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_DIMENSIONS && vt_tensor_count(shape) > 0);
     make_groups(file, name);
-    H5Pset_obj_track_times(storage, false);
     if (part_count == 0) store_here(shape, storage);
-    for (int64_t i = 0; i < part_count; i++) VT_TRY(add_part(file, name, shape, &parts[i], storage));
-    *dataset = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
-    VT_CHECK(*dataset >= 0, "can't write %s: no dataset /%s: %s", file->path, name, vt_hdf5_reason());
-done:
-    H5Pclose(storage);
-    H5Sclose(space);
+    for (int64_t i = 0; i < part_count && status == VT_OK; i++)
+        status = add_part(file, name, shape, &parts[i], storage);
+    if (status != VT_OK)
+        H5Pclose(storage);
+    else if (vt_hdf5_make_dataset(file->file, name, H5T_IEEE_F32LE, storage, shape->dimensions, shape->shape,
+                                  dataset) != VT_OK)
+        status = vt_error_context("can't write %s: no dataset /%s", file->path, name);
     return status;
 }
 
@@ -185,21 +169,13 @@ done:
 static vt_status write_rows(vt_tensor_file *file, const char *name, hid_t dataset, const vt_tensor_shape *shape,
                             const float *values, int64_t first, int64_t *rows)
 {
-    vt_status status = VT_OK;
-    hsize_t chunk[VT_TENSOR_DIMENSIONS];
-    vt_tensor_box box = vt_tensor_whole(shape);
+    hsize_t chunk[VT_TENSOR_DIMENSIONS] = {0};
+    const int64_t start[VT_TENSOR_DIMENSIONS] = {first}, stride = vt_tensor_count(shape) / shape->shape[0];
+    vt_tensor_shape box = *shape;
     vt_tensor_chunk(shape, chunk);
-    box.first[0] = first;
-    box.shape.shape[0] = shape->shape[0] - first < (int64_t)chunk[0] ? shape->shape[0] - first : (int64_t)chunk[0];
-    *rows = box.shape.shape[0];
-    hid_t there = vt_tensor_select(shape, NULL, &box), here = make_space(&box.shape);
-    const int64_t stride = vt_tensor_count(shape) / shape->shape[0];
-    VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, here, there, H5P_DEFAULT, values + first * stride) >= 0,
-             "can't write %s: dataset /%s: %s", file->path, name, vt_hdf5_reason());
-done:
-    H5Sclose(here);
-    H5Sclose(there);
-    return status;
+    *rows = box.shape[0] = vt_smaller(shape->shape[0] - first, (int64_t)chunk[0]);
+    if (vt_hdf5_write_box(dataset, shape->dimensions, start, box.shape, values + first * stride) == VT_OK) return VT_OK;
+    return vt_error_context("can't write %s: dataset /%s", file->path, name);
 }
 
 vt_status vt_tensor_file_write(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
@@ -238,16 +214,9 @@ vt_status vt_tensor_file_link(vt_tensor_file *file, const char *name, const vt_t
 
 static vt_status write_attribute(vt_tensor_file *file, const char *name, hid_t type, int64_t count, const void *values)
 {
-    vt_status status = VT_OK;
     vt_hdf5_enter();
-    hsize_t extent = (hsize_t)count;
-    hid_t space = count == 1 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
-    hid_t attribute = H5Acreate2(file->file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    VT_CHECK(attribute >= 0 && H5Awrite(attribute, type, values) >= 0, "can't write %s: attribute %s: %s", file->path,
-             name, vt_hdf5_reason());
-done:
-    if (attribute >= 0) H5Aclose(attribute);
-    H5Sclose(space);
+    vt_status status = vt_hdf5_write_attribute(file->file, name, type, type, count == 1 ? -1 : count, values);
+    if (status != VT_OK) vt_error_context("can't write %s: attribute %s", file->path, name);
     vt_hdf5_leave();
     return status;
 }

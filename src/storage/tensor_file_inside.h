@@ -19,9 +19,6 @@ struct vt_tensor_file {
     int source_count;
 };
 
-/* A space of `shape` with the box `box`, whose coordinates count from `origin` (NULL: zeros), selected. */
-hid_t vt_tensor_select(const vt_tensor_shape *shape, const int64_t *origin, const vt_tensor_box *box);
-
 void vt_tensor_close_sources(vt_tensor_file *file);
 
 /* How every tensor is stored: chunks of as many rows as fit into a megabyte, each with a checksum. */

@@ -190,13 +190,23 @@ vt_status vt_tensor_file_shape(vt_tensor_file *file, const char *name, vt_tensor
 
 /* ---- reading ---- */
 
+/* A space of the box `whole`, in which another box of the tensor is selected. */
+static hid_t select_within(const vt_tensor_box *whole, const vt_tensor_box *box)
+{
+    const int dimensions = whole->shape.dimensions;
+    int64_t start[VT_TENSOR_DIMENSIONS];
+    for (int i = 0; i < dimensions; i++) start[i] = box->first[i] - whole->first[i];
+    hid_t space = vt_hdf5_space(dimensions, whole->shape.shape);
+    vt_hdf5_select(space, dimensions, start, box->shape.shape);
+    return space;
+}
+
 /* Reads the box `common`, which lies in `stored` and in `wanted`, into its place in values [wanted]. */
 static vt_status read_common(const tensor *t, const vt_tensor_box *stored, const vt_tensor_box *wanted,
                              const vt_tensor_box *common, float *values)
 {
     vt_status status = VT_OK;
-    hid_t from = vt_tensor_select(&stored->shape, stored->first, common);
-    hid_t to = vt_tensor_select(&wanted->shape, wanted->first, common);
+    hid_t from = select_within(stored, common), to = select_within(wanted, common);
     VT_CHECK(H5Dread(t->dataset, H5T_NATIVE_FLOAT, to, from, H5P_DEFAULT, values) >= 0,
              "%s: dataset /%s is damaged: %s", t->path, t->name, vt_hdf5_reason());
 done:

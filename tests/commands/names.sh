@@ -49,6 +49,14 @@ test_channels_that_would_be_one() {
     refuses "channels' of 'fields' names channels 0 and 1 both 'u1'; each needs a name of its own" -- rename 'u1 ' 'u1\n' t2m
 }
 
+test_a_channel_that_is_called_like_a_coordinate() {
+    synth
+    rename lat v10 t2m >said
+    train --num_epochs=1 >said
+    refuses_once "can't make the variable 'lat' of x.nc: name already exists" -- "$VITRAIN" predict $RUNS/00 --time=2002-01-02T00:00 --steps=1 --output=x.nc
+    [ ! -e x.nc ]
+}
+
 test_names_of_a_run() {
     local name
     synth

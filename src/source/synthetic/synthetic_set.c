@@ -38,7 +38,6 @@ typedef struct {
     const vt_synthetic_set_options *options;
     vt_synthetic *synthetic;
     vt_statistics *statistics;
-    double *latitudes, *longitudes;
     float *fields; /* [channels, height, width] */
     year_plan *plans;
     int64_t plan_count;
@@ -140,12 +139,8 @@ static vt_status prepare(synthetic_set *set)
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
     const int64_t height = options->height, width = options->width;
-    set->latitudes = vt_allocate((size_t)height, sizeof *set->latitudes, "the synthetic set");
-    set->longitudes = vt_allocate((size_t)width, sizeof *set->longitudes, "the synthetic set");
     set->fields = vt_allocate((size_t)(options->channels * height * width), sizeof *set->fields, "the synthetic set");
     set->plans = vt_allocate((size_t)(options->years + 2), sizeof *set->plans, "the synthetic set");
-    for (int64_t j = 0; j < height; j++) set->latitudes[j] = vt_synthetic_latitude(height, j);
-    for (int64_t i = 0; i < width; i++) set->longitudes[i] = vt_synthetic_longitude(width, i);
     make_plans(set);
     VT_TRY(check_directory(set));
     VT_TRY(make_directory(set));
@@ -186,7 +181,7 @@ typedef struct {
     char *partial;
     int descriptor;        /* of the same file, besides HDF5's own */
     int64_t waiting_bytes; /* appended since the disk was last told to start */
-    hid_t file, fields, file_space, memory_space;
+    hid_t file, fields;
 } year_file;
 
 /* Small channels share a chunk, large ones have their own. */
@@ -194,7 +189,6 @@ static hid_t storage_properties(const vt_synthetic_set_options *options, int64_t
 {
     hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
-    H5Pset_obj_track_times(properties, false); /* the same set is the same bytes */
     if (options->chunk_times == 0) return properties;
     const int64_t times = vt_smaller(options->chunk_times, steps);
     const int64_t channels = options->channels * options->height * options->width <= 1 << 18 ? options->channels : 1;
@@ -207,69 +201,45 @@ static hid_t storage_properties(const vt_synthetic_set_options *options, int64_t
     return properties;
 }
 
-/* The chunks that are being filled must stay in memory: each time adds a slice to all of them. */
-static hid_t access_properties(const vt_synthetic_set_options *options)
-{
-    hid_t properties = H5Pcreate(H5P_DATASET_ACCESS);
-    if (options->chunk_times > 0)
-        H5Pset_chunk_cache(properties, 12421, (size_t)bytes_of(options, (double)options->chunk_times) + (1 << 20), 1.0);
-    return properties;
-}
-
 static vt_status create_fields(const vt_synthetic_set_options *options, int64_t steps, year_file *out)
 {
-    vt_status status = VT_OK;
-    const hsize_t extent[4] = {(hsize_t)steps, (hsize_t)options->channels, (hsize_t)options->height,
-                               (hsize_t)options->width};
-    const hsize_t slice[4] = {1, extent[1], extent[2], extent[3]};
-    hid_t storage = storage_properties(options, steps), access = access_properties(options);
-    out->file_space = H5Screate_simple(4, extent, NULL);
-    out->memory_space = H5Screate_simple(4, slice, NULL);
-    out->fields = H5Dcreate2(out->file, "fields", H5T_IEEE_F32LE, out->file_space, H5P_DEFAULT, storage, access);
-    VT_CHECK(out->fields >= 0, "can't write %s: no dataset 'fields': %s", out->path, vt_hdf5_reason());
-done:
-    H5Pclose(storage);
-    H5Pclose(access);
-    return status;
+    const int64_t extent[] = {steps, options->channels, options->height, options->width};
+    if (vt_hdf5_make_dataset(out->file, "fields", H5T_IEEE_F32LE, storage_properties(options, steps), 4, extent,
+                             &out->fields) == VT_OK)
+        return VT_OK;
+    return vt_error_context("can't write %s: no dataset 'fields'", out->path);
 }
 
 static vt_status write_names(const year_file *out, int64_t channels)
 {
-    vt_status status = VT_OK;
-    const hsize_t count = (hsize_t)channels;
     size_t size = 1;
-    for (hsize_t c = 0; c < count; c++)
+    for (int64_t c = 0; c < channels; c++)
         if (strlen(vt_climate_channels[c].name) > size) size = strlen(vt_climate_channels[c].name);
-    char *memory = vt_allocate(count, size, "the synthetic set");
-    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, NULL), attribute = H5I_INVALID_HID;
-    for (hsize_t c = 0; c < count; c++)
-        memcpy(memory + c * size, vt_climate_channels[c].name, strlen(vt_climate_channels[c].name));
+    char *memory = vt_allocate((size_t)channels, size, "the synthetic set");
+    for (int64_t c = 0; c < channels; c++)
+        memcpy(memory + (size_t)c * size, vt_climate_channels[c].name, strlen(vt_climate_channels[c].name));
+    hid_t type = H5Tcopy(H5T_C_S1);
     H5Tset_size(type, size);
     H5Tset_strpad(type, H5T_STR_NULLPAD);
-    attribute = H5Acreate2(out->fields, "channels", type, space, H5P_DEFAULT, H5P_DEFAULT);
-    VT_CHECK(attribute >= 0 && H5Awrite(attribute, type, memory) >= 0, "can't write %s: no attribute 'channels': %s",
-             out->path, vt_hdf5_reason());
-done:
-    if (attribute >= 0) H5Aclose(attribute);
-    H5Sclose(space);
+    vt_status status = vt_hdf5_write_attribute(out->fields, "channels", type, type, channels, memory);
+    if (status != VT_OK) vt_error_context("can't write %s: no attribute 'channels'", out->path);
     H5Tclose(type);
     free(memory);
     return status;
 }
 
-static vt_status write_coordinate(const year_file *out, const char *name, int64_t count, const double *values)
+static vt_status write_coordinate(const year_file *out, const char *name, double (*degrees)(int64_t count, int64_t i),
+                                  int64_t count)
 {
-    vt_status status = VT_OK;
-    const hsize_t extent = (hsize_t)count;
-    hid_t space = H5Screate_simple(1, &extent, NULL), storage = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_obj_track_times(storage, false);
-    hid_t dataset = H5Dcreate2(out->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
-    VT_CHECK(dataset >= 0 && H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
-             "can't write %s: no dataset '%s': %s", out->path, name, vt_hdf5_reason());
-done:
+    hid_t dataset;
+    float *values = vt_allocate((size_t)count, sizeof *values, "the synthetic set");
+    for (int64_t i = 0; i < count; i++) values[i] = (float)degrees(count, i);
+    vt_status status =
+        vt_hdf5_make_dataset(out->file, name, H5T_IEEE_F32LE, H5Pcreate(H5P_DATASET_CREATE), 1, &count, &dataset);
+    if (status == VT_OK) status = vt_hdf5_write_box(dataset, 1, &(int64_t){0}, &count, values);
+    if (status != VT_OK) vt_error_context("can't write %s: no dataset '%s'", out->path, name);
     if (dataset >= 0) H5Dclose(dataset);
-    H5Pclose(storage);
-    H5Sclose(space);
+    free(values);
     return status;
 }
 
@@ -282,6 +252,9 @@ static vt_status create_all(const synthetic_set *set, int64_t steps, year_file *
                                     {"planet", "imaginary"}};
     vt_hdf5_enter();
     hid_t access = vt_hdf5_file_access();
+    /* the chunks that are being filled must stay in memory: each time adds a slice to all of them */
+    if (options->chunk_times > 0)
+        H5Pset_cache(access, 0, 12421, (size_t)bytes_of(options, (double)options->chunk_times) + (1 << 20), 1.0);
     out->file = H5Fcreate(out->partial, H5F_ACC_TRUNC, H5P_DEFAULT, access);
     VT_CHECK(out->file >= 0, "can't write %s: %s", out->path, vt_hdf5_reason());
     VT_TRY(create_fields(options, steps, out));
@@ -289,8 +262,8 @@ static vt_status create_all(const synthetic_set *set, int64_t steps, year_file *
     for (int i = 0; i < 2; i++)
         VT_CHECK(H5LTset_attribute_string(out->file, "fields", texts[i][0], texts[i][1]) >= 0,
                  "can't write %s: no attribute '%s': %s", out->path, texts[i][0], vt_hdf5_reason());
-    VT_TRY(write_coordinate(out, "lat", options->height, set->latitudes));
-    VT_TRY(write_coordinate(out, "lon", options->width, set->longitudes));
+    VT_TRY(write_coordinate(out, "lat", vt_synthetic_latitude, options->height));
+    VT_TRY(write_coordinate(out, "lon", vt_synthetic_longitude, options->width));
 done:
     H5Pclose(access);
     vt_hdf5_leave();
@@ -299,26 +272,18 @@ done:
 
 static vt_status append_time(const synthetic_set *set, int64_t step, year_file *out)
 {
-    vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
-    const hsize_t start[4] = {(hsize_t)step, 0, 0, 0};
-    const hsize_t count[4] = {1, (hsize_t)options->channels, (hsize_t)options->height, (hsize_t)options->width};
+    const int64_t start[] = {step, 0, 0, 0}, count[] = {1, options->channels, options->height, options->width};
     vt_hdf5_enter();
-    H5Sselect_hyperslab(out->file_space, H5S_SELECT_SET, start, NULL, count, NULL);
-    errno = 0;
-    const bool written =
-        H5Dwrite(out->fields, H5T_NATIVE_FLOAT, out->memory_space, out->file_space, H5P_DEFAULT, set->fields) >= 0;
-    const int error = errno; /* HDF5's message hides it among addresses */
-    VT_CHECK(written, "can't write %s at time %ld: %s", out->path, step,
-             error != 0 ? strerror(error) : vt_hdf5_reason());
+    vt_status status = vt_hdf5_write_box(out->fields, 4, start, count, set->fields);
+    vt_hdf5_leave();
+    if (status != VT_OK) return vt_error_context("can't write %s at time %ld", out->path, step);
     out->waiting_bytes += (int64_t)bytes_of(options, 1);
     if (out->waiting_bytes >= WRITE_BACK_BYTES) {
         sync_file_range(out->descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
         out->waiting_bytes = 0;
     }
-done:
-    vt_hdf5_leave();
-    return status;
+    return VT_OK;
 }
 
 /* Closes what is open; if that fails, the file is incomplete. */
@@ -328,12 +293,10 @@ static vt_status close_file(year_file *out)
     herr_t result = 0;
     vt_hdf5_enter();
     errno = 0;
-    if (out->memory_space >= 0) H5Sclose(out->memory_space);
-    if (out->file_space >= 0) H5Sclose(out->file_space);
     if (out->fields >= 0) result |= H5Dclose(out->fields);
     if (out->file >= 0) result |= H5Fclose(out->file);
     const int error = errno;
-    out->memory_space = out->file_space = out->fields = out->file = H5I_INVALID_HID;
+    out->fields = out->file = H5I_INVALID_HID;
     VT_CHECK(result >= 0, "can't write %s: %s", out->path, error != 0 ? strerror(error) : vt_hdf5_reason());
 done:
     vt_hdf5_leave();
@@ -349,9 +312,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
                      .partial = vt_output_partial_path(plan->path),
                      .descriptor = -1,
                      .file = H5I_INVALID_HID,
-                     .fields = H5I_INVALID_HID,
-                     .file_space = H5I_INVALID_HID,
-                     .memory_space = H5I_INVALID_HID};
+                     .fields = H5I_INVALID_HID};
     char *directory = vt_file_directory(plan->path);
     VT_TRY(vt_output_make_directory(directory));
     out.descriptor = open(out.partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -394,8 +355,6 @@ done:
     free(notes);
     vt_statistics_close(&set.statistics);
     vt_synthetic_close(&set.synthetic);
-    free(set.latitudes);
-    free(set.longitudes);
     free(set.fields);
     for (int64_t i = 0; i < set.plan_count; i++) free(set.plans[i].path);
     free(set.plans);

@@ -31,30 +31,21 @@ static vt_status write_dataset(hid_t file, const char *name, const float *fields
 {
     vt_status status = VT_OK;
     const int64_t whole = side * tile;
-    const hsize_t extent[4] = {(hsize_t)channels, (hsize_t)whole, (hsize_t)whole, (hsize_t)whole};
-    const hsize_t size[4] = {1, 1, (hsize_t)whole, (hsize_t)whole};
-    hid_t space = H5Screate_simple(4, extent, NULL), memory = H5Screate_simple(4, size, NULL);
-    hid_t storage = H5Pcreate(H5P_DATASET_CREATE);
+    const int64_t extent[] = {channels, whole, whole, whole}, size[] = {1, 1, whole, whole};
+    hid_t storage = H5Pcreate(H5P_DATASET_CREATE), dataset;
     float *plane = vt_allocate((size_t)(whole * whole), sizeof *plane, "a plane of a box");
-    H5Pset_obj_track_times(storage, false);
-    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
-    VT_CHECK(dataset >= 0, "%s", vt_hdf5_reason());
+    VT_TRY(vt_hdf5_make_dataset(file, name, H5T_IEEE_F32LE, storage, 4, extent, &dataset));
     for (int64_t i = 0; i < channels * whole; i++) {
-        const int64_t c = i / whole, x = i % whole;
+        const int64_t c = i / whole, x = i % whole, start[] = {c, x, 0, 0};
         const float *from = fields + (c * side + x % side) * side * side;
         for (int64_t y = 0; y < whole; y++)
             for (int64_t t = 0; t < tile; t++)
                 memcpy(plane + y * whole + t * side, from + y % side * side, (size_t)side * sizeof *plane);
-        const hsize_t start[4] = {(hsize_t)c, (hsize_t)x, 0, 0};
-        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, size, NULL);
-        VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, plane) >= 0, "%s", vt_hdf5_reason());
+        VT_TRY(vt_hdf5_write_box(dataset, 4, start, size, plane));
     }
 done:
     if (dataset >= 0) H5Dclose(dataset);
     free(plane);
-    H5Pclose(storage);
-    H5Sclose(memory);
-    H5Sclose(space);
     return status;
 }
 
