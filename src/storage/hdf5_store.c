@@ -49,13 +49,16 @@ static const char *other_kind(int descriptor)
 }
 
 /* If the operating system refuses, its message is reported; HDF5's is longer and says less. */
-static vt_status open_file(const char *path, hdf5_file *own)
+static vt_status open_store(const char *path, vt_store **result)
 {
     enum { SIEVE_BYTES = 4096 };
     vt_status status = VT_OK;
     struct stat info;
     hid_t access = H5I_INVALID_HID;
+    hdf5_file *own = vt_allocate(1, sizeof *own, "an HDF5 file");
+    *own = (hdf5_file){.store = {.kind = &vt_store_hdf5, .path = vt_text_copy(path)}, .file = H5I_INVALID_HID};
     vt_store *store = &own->store;
+    vt_hdf5_enter();
     store->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
     VT_CHECK(store->descriptor >= 0, "can't open %s: %s", path, strerror(errno));
     VT_CHECK(fstat(store->descriptor, &info) == 0, "can't look at %s: %s", path, strerror(errno));
@@ -70,6 +73,9 @@ static vt_status open_file(const char *path, hdf5_file *own)
              other_kind(store->descriptor));
 done:
     if (access >= 0) H5Pclose(access);
+    vt_hdf5_leave();
+    if (status != VT_OK) vt_store_close(&store);
+    *result = store;
     return status;
 }
 
@@ -79,19 +85,6 @@ static void close_store(vt_store *store)
     vt_hdf5_enter();
     if (own->file >= 0) H5Fclose(own->file);
     vt_hdf5_leave();
-}
-
-static vt_status open_store(const char *path, vt_store **store)
-{
-    hdf5_file *own = vt_allocate(1, sizeof *own, "an HDF5 file");
-    *own = (hdf5_file){.store = {.kind = &vt_store_hdf5, .path = vt_text_copy(path), .descriptor = -1},
-                       .file = H5I_INVALID_HID};
-    *store = &own->store;
-    vt_hdf5_enter();
-    vt_status status = open_file(path, own);
-    vt_hdf5_leave();
-    if (status != VT_OK) vt_store_close(store);
-    return status;
 }
 
 static bool has_array(const vt_store *store, const char *name)

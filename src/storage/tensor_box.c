@@ -21,11 +21,6 @@ void vt_tensor_shape_text(const vt_tensor_shape *shape, char buffer[128])
     if (used < 128) snprintf(buffer + used, 128 - used, "]");
 }
 
-vt_tensor_box vt_tensor_whole(const vt_tensor_shape *shape)
-{
-    return (vt_tensor_box){.shape = *shape};
-}
-
 bool vt_tensor_box_intersect(const vt_tensor_box *a, const vt_tensor_box *b, vt_tensor_box *common)
 {
     vt_tensor_box box = {.shape.dimensions = a->shape.dimensions};

@@ -21,8 +21,6 @@ typedef struct {
     vt_tensor_shape shape;
 } vt_tensor_box;
 
-vt_tensor_box vt_tensor_whole(const vt_tensor_shape *shape);
-
 /* What two boxes of one tensor have in common; false, and nothing in *common, when that is nothing. */
 bool vt_tensor_box_intersect(const vt_tensor_box *a, const vt_tensor_box *b, vt_tensor_box *common);
 

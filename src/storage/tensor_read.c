@@ -325,7 +325,7 @@ vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const 
     vt_hdf5_enter();
     VT_TRY(open_tensor(file, name, &t));
     VT_TRY(check_wanted(&t, box));
-    const vt_tensor_box whole = vt_tensor_whole(&t.shape);
+    const vt_tensor_box whole = {.shape = t.shape};
     VT_TRY(t.part_count > 0 ? check_cover(&t, box) : read_common(&t, &whole, box, box, values));
     for (size_t i = 0; i < t.part_count; i++) VT_TRY(read_part(file, &t.parts[i], box, values));
 done:
@@ -340,7 +340,7 @@ void vt_tensor_visit(vt_tensor_file *file, const char *name)
     float value;
     vt_hdf5_enter();
     const bool opened = open_tensor(file, name, &t) == VT_OK;
-    const vt_tensor_box whole = vt_tensor_whole(&t.shape);
+    const vt_tensor_box whole = {.shape = t.shape};
     for (int last = 0; last < 2 && opened && t.part_count == 0; last++) {
         vt_tensor_box one = whole;
         for (int i = 0; i < t.shape.dimensions; i++) {
@@ -361,7 +361,7 @@ vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_t
     VT_TRY(vt_tensor_file_shape(file, name, &found));
     VT_CHECK(vt_tensor_count(&found) == vt_tensor_count(shape), "%s: dataset /%s has %ld elements, expected %ld",
              file->path, name, vt_tensor_count(&found), vt_tensor_count(shape));
-    const vt_tensor_box whole = vt_tensor_whole(&found);
+    const vt_tensor_box whole = {.shape = found};
     VT_TRY(vt_tensor_file_read_box(file, name, &whole, values));
 done:
     return status;

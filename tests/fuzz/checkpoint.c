@@ -40,7 +40,7 @@ static void make_whole(void)
     const vt_tensor_shape shape = {.dimensions = 2, .shape = {2, 3}};
     const int64_t version = 2;
     vt_tensor_file *file = NULL;
-    vt_tensor_part part = {"shard-00000-of-00001.h5", "parameters/a", vt_tensor_whole(&shape)};
+    vt_tensor_part part = {"shard-00000-of-00001.h5", "parameters/a", {.shape = shape}};
     char *shard = vt_text_format("%s/%s", vt_fuzz_directory(), part.source);
     char *index = vt_text_format("%s/checkpoint.h5", vt_fuzz_directory());
     VT_ASSERT(vt_tensor_file_create(shard, &file) == VT_OK && vt_tensor_file_set_text(file, "id", "1234") == VT_OK &&

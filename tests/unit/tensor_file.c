@@ -110,7 +110,7 @@ static const char *write_set(int left_out)
     static char names[SHARDS * VT_TENSOR_BOXES][32];
     vt_tensor_part parts[SHARDS * VT_TENSOR_BOXES];
     const vt_tensor_shape small = {1, {3}};
-    const vt_tensor_part whole = {"d.h5", "group/small", vt_tensor_whole(&small)};
+    const vt_tensor_part whole = {"d.h5", "group/small", {.shape = small}};
     int64_t part_count = 0;
     for (int s = 0; s < SHARDS; s++) {
         vt_tensor_file *file = NULL;
@@ -380,7 +380,7 @@ TEST(sources_lead_nowhere_else)
         expect_refused_source(write_plain_index(hostile[i]), "expected a file NAME.h5 of its directory");
 
     /* a chain of virtual tensors, also one that ends in itself */
-    const vt_tensor_part itself = {"index.h5", "w", vt_tensor_whole(&shape)};
+    const vt_tensor_part itself = {"index.h5", "w", {.shape = shape}};
     file = open_index(&shape, 1, &itself);
     EXPECT_ERROR(vt_tensor_file_read(file, "w", &shape, values), "dataset /w is virtual, expected values");
     vt_tensor_file_close(&file);
