@@ -31,39 +31,26 @@ done:
     return status;
 }
 
-/* Strides of a chunk whose dimension order[0] is the slowest. */
-static void take_strides(vt_zarr_array *own, const int *order)
-{
-    int64_t stride = 1;
-    for (int i = own->array.rank - 1; i >= 0; i--) {
-        own->stride[order[i]] = stride;
-        stride *= own->chunk[order[i]];
-    }
-}
-
-static vt_status take_storage_2(vt_zarr_array *own, vt_text *words)
+/* order: 0, 1, …, which becomes the dimensions of a chunk from the slowest to the fastest. */
+static vt_status take_storage_2(vt_zarr_array *own, int *order, vt_text *words)
 {
     vt_status status = VT_OK;
     const json_t *metadata = own->node->metadata, *filters = json_object_get(metadata, "filters");
     const json_t *compressor = json_object_get(metadata, "compressor");
-    const char *order = json_string_value(json_object_get(metadata, "order"));
+    const char *order_name = json_string_value(json_object_get(metadata, "order"));
     const char *separator = json_string_value(json_object_get(metadata, "dimension_separator"));
     const int rank = own->array.rank;
-    int dimensions[VT_ARRAY_RANK] = {0};
-    if (own->has_cells && rank == 2)
-        memcpy(own->chunk, own->extent, 2 * sizeof *own->chunk);
-    else
+    if (!own->has_cells || rank > 2)
         VT_TRY(vt_zarr_sizes(json_object_get(metadata, "chunks"), rank, 1, "chunks", own->chunk));
     if (own->has_cells) memcpy(own->chunk + rank - 2, own->extent + rank - 2, 2 * sizeof *own->chunk);
-    const bool reversed = order != NULL && strcmp(order, "F") == 0;
-    VT_CHECK(reversed || (order != NULL && strcmp(order, "C") == 0), "its order is neither C nor F");
+    const bool reversed = order_name != NULL && strcmp(order_name, "F") == 0;
+    VT_CHECK(reversed || (order_name != NULL && strcmp(order_name, "C") == 0), "its order is neither C nor F");
     VT_CHECK(separator == NULL || strcmp(separator, ".") == 0 || strcmp(separator, "/") == 0,
              "the separator of its chunks' names is not . or /");
     VT_CHECK(filters == NULL || json_is_null(filters) || json_is_array(filters), "its filters are no list");
     VT_CHECK(compressor == NULL || json_is_null(compressor) || json_is_object(compressor),
              "its compressor has no settings");
-    for (int i = 0; i < rank; i++) dimensions[i] = reversed ? rank - 1 - i : i;
-    take_strides(own, dimensions);
+    for (int i = 0; i < rank && reversed; i++) order[i] = rank - 1 - i;
     memcpy(own->shard, own->chunk, sizeof own->shard);
     own->separator = separator != NULL && strcmp(separator, "/") == 0 ? '/' : '.';
     for (size_t i = 0; i < json_array_size(filters); i++) {
@@ -158,7 +145,7 @@ done:
     return status;
 }
 
-static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
+static vt_status take_storage_3(vt_zarr_array *own, int *order, vt_text *words)
 {
     vt_status status = VT_OK;
     const json_t *metadata = own->node->metadata, *grid = json_object_get(metadata, "chunk_grid");
@@ -167,7 +154,6 @@ static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
     const char *key_name = json_string_value(json_object_get(keys, "name"));
     const char *separator = json_string_value(json_object_get(json_object_get(keys, "configuration"), "separator"));
     const json_t *transformers = json_object_get(metadata, "storage_transformers");
-    int order[VT_ARRAY_RANK] = {0};
     VT_TRY(vt_zarr_check_extensions(metadata));
     VT_CHECK(strcmp(grid_name, "regular") == 0, "its chunk grid '%s' is not read; 'regular' is", grid_name);
     VT_CHECK(json_array_size(transformers) == 0, "it has the storage transformer '%s', which is not read",
@@ -180,9 +166,7 @@ static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
              "its chunk_key_encoding '%s' is not read", key_name);
     own->separator = separator != NULL ? separator[0] : own->has_prefix ? '/' : '.';
     VT_CHECK(own->separator == '/' || own->separator == '.', "the separator of its chunks' names is not . or /");
-    for (int i = 0; i < own->array.rank; i++) order[i] = i;
     VT_TRY(take_codecs_3(own, json_object_get(metadata, "codecs"), false, &own->array.pipeline, order, words));
-    take_strides(own, order);
 done:
     return status;
 }
@@ -205,15 +189,21 @@ vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage)
 {
     vt_status status = VT_OK;
     vt_text words = {0}, sizes = {0};
-    int64_t bytes = (int64_t)own->array.element_size;
+    int64_t bytes = (int64_t)own->array.element_size, stride = 1;
+    int order[VT_ARRAY_RANK] = {0};
+    for (int i = 0; i < own->array.rank; i++) order[i] = i;
     own->array.pipeline = own->index_codecs = (vt_pipeline){0};
     own->is_sharded = false;
     vt_text_append(&words, "%s", "");
-    VT_TRY((version == 3 ? take_storage_3 : take_storage_2)(own, &words));
+    VT_TRY((version == 3 ? take_storage_3 : take_storage_2)(own, order, &words));
     if (own->has_cells) VT_TRY(take_cell_chunks(own, version));
     for (int i = 0; i < own->array.rank; i++)
         VT_CHECK(!__builtin_mul_overflow(bytes, own->chunk[i], &bytes) && bytes <= INT32_MAX,
                  "its chunks are larger than 2 GB");
+    for (int i = own->array.rank - 1; i >= 0; i--) {
+        own->stride[order[i]] = stride;
+        stride *= own->chunk[order[i]];
+    }
     VT_TRY(vt_pipeline_check(&own->array.pipeline));
     VT_TRY(vt_zarr_take_fill(own));
     append_sizes(&sizes, "chunks of", own->chunk, own->array.rank);

@@ -442,6 +442,7 @@ TEST(zarr_metadata_that_are_refused)
         {{"chunk_grid", REGULAR("[2, 2, 0]")}, "its chunk_shape"},
         {{"chunk_grid", REGULAR("[2, 2, \"2\"]")}, "its chunk_shape"},
         {{"chunk_grid", REGULAR("[1048576, 1024, 1024]")}, "its chunks are larger than 2 GB"},
+        {{"chunk_grid", REGULAR("[1099511627776, 1099511627776, 4]")}, "its chunks are larger than 2 GB"},
         {{"chunk_key_encoding", "{\"name\": \"hashed\"}"}, "its chunk_key_encoding 'hashed' is not read"},
         {{"chunk_key_encoding", "{\"name\": \"default\", \"configuration\": {\"separator\": \"_\"}}"},
          "the separator of its chunks' names is not . or /"},
