@@ -1,5 +1,5 @@
-/* The inside of a Zarr store, for zarr_store.c, zarr_nodes.c (which arrays it holds), zarr_array.c (an array's shape
- * and type), zarr_storage.c (how it is stored) and zarr_chunks.c (reading). The formats are those of the Zarr
+/* The inside of a Zarr store, for zarr_store.c, zarr_nodes.c (which arrays it holds), zarr_storage.c (how an array is
+ * stored) and zarr_chunks.c (reading). The formats are those of the Zarr
  * specifications, versions 2 and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
 #ifndef VT_STORAGE_ZARR_INSIDE_H
 #define VT_STORAGE_ZARR_INSIDE_H
@@ -65,25 +65,14 @@ void vt_zarr_close_nodes(vt_store *store);
  * need not be understood. The error is a cause. */
 vt_status vt_zarr_check_extensions(const json_t *metadata);
 
-/* Shape and type of an array; an unknown type becomes VT_ELEMENT_NONE. The error is a cause. */
-vt_status vt_zarr_take_form(vt_zarr_array *own, int version);
 /* A list of `rank` whole numbers from `least` on; `what` it is, for the cause. */
 vt_status vt_zarr_sizes(const json_t *list, int rank, int64_t least, const char *what, int64_t *sizes);
-/* The fill value as an element is stored; null is 0. The error is a cause. */
-vt_status vt_zarr_take_fill(vt_zarr_array *own);
 /* Chunks, codecs and fill value of an array that holds numbers, in words in *storage (malloc'd). The error is a cause.
  */
 vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage);
 
-/* Rows and columns of the grid that anemoi's stores lay out as cells; false: the store is another one. */
-bool vt_zarr_cells(const vt_zarr_store *store, int64_t *rows, int64_t *columns);
-
 /* The text of a key; "(without a name)": there is none. */
 const char *vt_zarr_name(const json_t *json, const char *key);
-
-/* An attribute; the name of a dimension; NULL: there is none. */
-const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name);
-const char *vt_zarr_dimension(const vt_zarr_array *own, int stored_dimension);
 
 /* A number of the metadata: also "NaN", "Infinity", "-Infinity", "0x7fc00000" (its bits) and, as xarray writes them,
  * its eight bytes in base64. */

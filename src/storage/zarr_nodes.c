@@ -63,10 +63,33 @@ done:
     return status;
 }
 
+/* ---- what metadata say ---- */
+
 static bool is_array(const json_t *metadata)
 {
     const char *type = json_string_value(json_object_get(metadata, "node_type"));
     return type == NULL || strcmp(type, "array") == 0; /* .zarray has no node_type */
+}
+
+const char *vt_zarr_name(const json_t *json, const char *key)
+{
+    return json_string_value(json_object_get(json, key)) ?: "(without a name)";
+}
+
+vt_status vt_zarr_sizes(const json_t *list, int rank, int64_t least, const char *what, int64_t *sizes)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(json_is_array(list) && json_array_size(list) == (size_t)rank, "its %s is no list of %d numbers", what,
+             rank);
+    for (int i = 0; i < rank; i++) {
+        const json_t *size = json_array_get(list, (size_t)i);
+        VT_CHECK(json_is_integer(size) && json_integer_value(size) >= least &&
+                     json_integer_value(size) < INT64_MAX / 16,
+                 "its %s has no number of at least %ld at place %d", what, least, i);
+        sizes[i] = json_integer_value(size);
+    }
+done:
+    return status;
 }
 
 vt_status vt_zarr_check_extensions(const json_t *metadata)

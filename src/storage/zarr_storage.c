@@ -1,8 +1,76 @@
-/* What the metadata of a Zarr array say of how it is stored: its chunks, shards and codecs. */
+/* What the metadata of a Zarr array say of how it is stored: its chunks, shards and codecs, and its fill value. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/float16.h"
 #include "base/text.h"
 #include "storage/zarr_inside.h"
+
+/* ---- numbers, and the fill value ---- */
+
+/* Of eight bytes, the first of which comes first; the last of eleven digits has two bits too many. */
+static bool from_base64(const char *text, double *value)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint64_t bits = 0;
+    if (strlen(text) != 12 || text[11] != '=') return false;
+    for (int i = 0; i < 11; i++) {
+        const char *place = strchr(digits, text[i]);
+        if (place == NULL) return false;
+        const uint64_t digit = (uint64_t)(place - digits);
+        bits = i < 10 ? bits << 6 | digit : bits << 4 | digit >> 2;
+    }
+    bits = __builtin_bswap64(bits);
+    memcpy(value, &bits, sizeof *value);
+    return true;
+}
+
+/* A number from the bits of an element in hexadecimal, "0x7fc00000". */
+static bool from_bits(const char *text, const vt_array *array, double *value)
+{
+    char *end = NULL;
+    const uint64_t bits = strtoull(text, &end, 16);
+    if (strncmp(text, "0x", 2) != 0 || *end != '\0' || array->element == VT_ELEMENT_NONE) return false;
+    *value = vt_element_number(array->element, &bits);
+    return true;
+}
+
+bool vt_zarr_number(const json_t *json, const vt_array *array, double *value)
+{
+    const char *text = json_string_value(json);
+    *value = json_number_value(json);
+    if (json_is_number(json)) return true;
+    if (text == NULL) return false;
+    *value = strcmp(text, "NaN") == 0         ? (double)NAN
+             : strcmp(text, "Infinity") == 0  ? (double)INFINITY
+             : strcmp(text, "-Infinity") == 0 ? -(double)INFINITY
+                                              : 0;
+    return *value != 0 || from_bits(text, array, value) || from_base64(text, value);
+}
+
+/* The fill value as an element is stored; null is 0. The error is a cause. */
+static vt_status take_fill(vt_zarr_array *own)
+{
+    vt_status status = VT_OK;
+    vt_array *array = &own->array;
+    const json_t *fill = json_object_get(own->node->metadata, "fill_value");
+    double value = 0;
+    VT_CHECK(fill == NULL || json_is_null(fill) || vt_zarr_number(fill, array, &value), "its fill_value is no number");
+    const int64_t whole = json_is_integer(fill) ? json_integer_value(fill) : fabs(value) < 9e18 ? (int64_t)value : 0;
+    const float single = array->element_size < 8 ? (float)value : 0;
+    const uint16_t half = vt_float16_round(single);
+    const size_t size = array->element_size;
+    const void *stored = &whole; /* its low bytes come first, as on all of our machines */
+    if (vt_element_is_float(array->element))
+        stored = size == 8 ? (const void *)&value : size == 4 ? (const void *)&single : &half;
+    for (size_t i = 0; i < size; i++)
+        array->fill[i] = ((const unsigned char *)stored)[array->swapped ? size - 1 - i : i];
+done:
+    return status;
+}
+
+/* ---- chunks, shards and codecs ---- */
 
 static void append_sizes(vt_text *words, const char *what, const int64_t *sizes, int rank)
 {
@@ -205,7 +273,7 @@ vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage)
         stride *= own->chunk[order[i]];
     }
     VT_TRY(vt_pipeline_check(&own->array.pipeline));
-    VT_TRY(vt_zarr_take_fill(own));
+    VT_TRY(take_fill(own));
     append_sizes(&sizes, "chunks of", own->chunk, own->array.rank);
     vt_text_append(&sizes, "%s%s", words.characters, own->array.pipeline.count == 0 ? ", not compressed" : "");
     *storage = sizes.characters;

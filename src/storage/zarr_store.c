@@ -76,12 +76,22 @@ done:
     return status;
 }
 
+/* Rows and columns of the grid that anemoi's stores lay out as cells; false: the store is another one. */
+static bool grid_of(const vt_zarr_store *store, int64_t *rows, int64_t *columns)
+{
+    const json_t *shape = json_object_get(store->attributes, "field_shape");
+    *rows = json_integer_value(json_array_get(shape, 0));
+    *columns = json_integer_value(json_array_get(shape, 1));
+    return json_array_size(shape) == 2 && json_is_array(json_object_get(store->attributes, "variables")) && *rows > 0 &&
+           *columns > 0 && *rows < INT32_MAX && *columns < INT32_MAX;
+}
+
 /* anemoi's `data` is what `fields` is elsewhere. */
 static vt_zarr_node *find_node(const vt_store *store, const char *name)
 {
     const vt_zarr_store *own = (const vt_zarr_store *)store;
     int64_t rows, columns;
-    if (strcmp(name, "fields") == 0 && vt_zarr_cells(own, &rows, &columns)) name = "data";
+    if (strcmp(name, "fields") == 0 && grid_of(own, &rows, &columns)) name = "data";
     for (int64_t i = 0; i < own->node_count; i++)
         if (strcmp(own->nodes[i].name, name) == 0) return &own->nodes[i];
     return NULL;
@@ -90,6 +100,94 @@ static vt_zarr_node *find_node(const vt_store *store, const char *name)
 static bool has_array(const vt_store *store, const char *name)
 {
     return find_node(store, name) != NULL;
+}
+
+/* ---- shape and type of an array ---- */
+
+/* anemoi's arrays: data [dates, variables, 1, cells] becomes [dates, variables, rows, columns], and latitudes and
+ * longitudes [cells] become [rows, columns]. */
+static void take_cells(vt_zarr_array *own)
+{
+    vt_array *array = &own->array;
+    int64_t grid[2];
+    const bool is_data = strcmp(own->node->name, "data") == 0 && array->rank == 4 && own->extent[2] == 1;
+    const bool is_place =
+        array->rank == 1 && (strcmp(own->node->name, "latitudes") == 0 || strcmp(own->node->name, "longitudes") == 0);
+    if ((!is_data && !is_place) || !grid_of((const vt_zarr_store *)array->store, &grid[0], &grid[1])) return;
+    if (own->extent[array->rank - 1] != grid[0] * grid[1]) return;
+    own->has_cells = true;
+    if (is_place) array->rank = 2;
+    memcpy(own->extent + array->rank - 2, grid, sizeof grid);
+}
+
+/* names: what the kinds of vt_element are called, from FLOAT16 on. Of another name it stays NONE. */
+static void take_element(vt_array *array, const char *name, const char *names)
+{
+    array->element = (vt_element)(vt_text_choice(name, names) + VT_ELEMENT_FLOAT16);
+    if (array->element != VT_ELEMENT_NONE) array->element_size = (size_t)vt_element_size(array->element);
+}
+
+/* NumPy's "<f4", "|u1", "<M8[ns]" */
+static void take_type_2(vt_zarr_array *own, const char *type)
+{
+    vt_array *array = &own->array;
+    static const struct {
+        const char *name, *units;
+    } dates[] = {{"M8[ns]", "nanoseconds since 1970-01-01"},  {"M8[us]", "microseconds since 1970-01-01"},
+                 {"M8[ms]", "milliseconds since 1970-01-01"}, {"M8[s]", "seconds since 1970-01-01"},
+                 {"M8[m]", "minutes since 1970-01-01"},       {"M8[h]", "hours since 1970-01-01"},
+                 {"M8[D]", "days since 1970-01-01"}};
+    if (type[0] == '\0' || strchr("<>|", type[0]) == NULL) return;
+    for (size_t i = 0; i < sizeof dates / sizeof dates[0]; i++)
+        if (strcmp(type + 1, dates[i].name) == 0) own->dates = dates[i].units;
+    take_element(array, own->dates != NULL ? "i8" : type + 1, "f2|f4|f8|i1|u1|i2|u2|i4|u4|i8|u8");
+    array->swapped = type[0] == '>' && array->element_size > 1;
+}
+
+/* "float32", or an object that describes a type, like numpy.datetime64. */
+static void take_type_3(vt_zarr_array *own, const json_t *type)
+{
+    if (json_is_string(type))
+        take_element(&own->array, json_string_value(type),
+                     "float16|float32|float64|int8|uint8|int16|uint16|int32|uint32|int64|uint64");
+    const json_t *settings = json_object_get(type, "configuration");
+    if (strcmp(vt_zarr_name(type, "name"), "numpy.datetime64") == 0 &&
+        json_integer_value(json_object_get(settings, "scale_factor")) == 1) {
+        char *as_numpy = vt_text_format("<M8[%s]", json_string_value(json_object_get(settings, "unit")) ?: "");
+        take_type_2(own, as_numpy);
+        free(as_numpy);
+    }
+}
+
+/* An unknown type becomes VT_ELEMENT_NONE. The error is a cause. */
+static vt_status take_form(vt_zarr_array *own, int version)
+{
+    vt_status status = VT_OK;
+    vt_array *array = &own->array;
+    const json_t *metadata = own->node->metadata, *shape = json_object_get(metadata, "shape");
+    const json_t *format = json_object_get(metadata, "zarr_format");
+    VT_CHECK(format == NULL || json_integer_value(format) == version, "its zarr_format is not %d, as the store's is",
+             version);
+    VT_CHECK(json_is_array(shape), "its metadata have no shape");
+    array->rank = (int)json_array_size(shape);
+    VT_CHECK(array->rank <= VT_ARRAY_RANK, "it has %d dimensions, and %d at most can be read", array->rank,
+             VT_ARRAY_RANK);
+    VT_TRY(vt_zarr_sizes(shape, array->rank, 0, "shape", own->extent));
+    take_cells(own);
+    for (int i = 0; i < array->rank; i++) {
+        own->stored_as[i] = i;
+        array->extent[i] = own->extent[i];
+    }
+    array->layout = VT_LAYOUT_CHUNKED;
+    array->element_size = 1;
+    const json_t *type = json_object_get(metadata, version == 3 ? "data_type" : "dtype");
+    array->type = json_string_value(json_is_object(type) ? json_object_get(type, "name") : type);
+    if (version == 3)
+        take_type_3(own, type);
+    else if (json_is_string(type))
+        take_type_2(own, json_string_value(type));
+done:
+    return status;
 }
 
 /* ---- an array ---- */
@@ -113,7 +211,7 @@ static vt_status find_array(const vt_store *store, const char *name, vt_array **
     own->node = node;
     pthread_mutex_init(&own->lock, NULL);
     *array = &own->array;
-    if (vt_zarr_take_form(own, ((const vt_zarr_store *)store)->version) == VT_OK) return VT_OK;
+    if (take_form(own, ((const vt_zarr_store *)store)->version) == VT_OK) return VT_OK;
     vt_array_close(array);
     status = vt_error_context("%s: '%s'", store->path, node->name);
 done:
@@ -166,6 +264,11 @@ done:
 
 /* ---- attributes ---- */
 
+static const json_t *attribute_of(const vt_zarr_array *own, const char *name)
+{
+    return json_object_get(own->node->attributes, name);
+}
+
 /* Value i of an attribute, which may be a list or a single value. NULL: there are no more, or the attribute is null. */
 static const json_t *value_of(const json_t *attribute, size_t i)
 {
@@ -176,7 +279,7 @@ static const json_t *value_of(const json_t *attribute, size_t i)
 static int attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float)
 {
     const vt_zarr_array *own = (const vt_zarr_array *)array;
-    const json_t *value = vt_zarr_attribute(own, name);
+    const json_t *value = attribute_of(own, name);
     const bool of_version_2 = ((const vt_zarr_store *)array->store)->version == 2;
     const bool is_field = json_array_size(json_object_get(own->node->metadata, "shape")) > 1;
     *is_float = false;
@@ -195,7 +298,7 @@ static int attribute_numbers(const vt_array *array, const char *name, int most, 
 static bool attribute_texts(const vt_array *array, const char *name, vt_names *texts)
 {
     const vt_zarr_array *own = (const vt_zarr_array *)array;
-    const json_t *value = vt_zarr_attribute(own, name), *one;
+    const json_t *value = attribute_of(own, name), *one;
     if (own->has_cells && array->rank == 4 && strcmp(name, "channels") == 0)
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, "variables");
     if (strcmp(name, "missing_dates") == 0) /* of all its arrays */
@@ -221,7 +324,9 @@ static double fill_value(const vt_array *array)
 static void dimension_name(const vt_array *array, int dimension, char *name, size_t size)
 {
     const vt_zarr_array *own = (const vt_zarr_array *)array;
-    snprintf(name, size, "%s", vt_zarr_dimension(own, own->stored_as[dimension]) ?: "");
+    const json_t *names = json_object_get(own->node->metadata, "dimension_names");
+    if (!json_is_array(names)) names = attribute_of(own, "_ARRAY_DIMENSIONS");
+    snprintf(name, size, "%s", json_string_value(json_array_get(names, (size_t)own->stored_as[dimension])) ?: "");
 }
 
 /* A one-dimensional array that is called like its dimension. */
