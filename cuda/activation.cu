@@ -28,8 +28,7 @@ VT_KERNEL void bias_activation_kernel(vt_activation kind, const float *bias, vt_
 
 void VT_CUDA_NAME(bias_activation_forward)(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
 {
-    VT_LAUNCH(bias_activation_kernel, vt_blocks(y.rows * vt_groups(y.columns)), VT_BLOCK_THREADS, 0, backend, kind,
-              bias, y, vt_is_wide(y) && vt_is_wide(bias));
+    VT_SPREAD(bias_activation_kernel, y.rows * vt_groups(y.columns), backend, kind, bias, y, vt_is_wide(y, bias));
 }
 
 typedef struct {
@@ -71,7 +70,7 @@ void VT_CUDA_NAME(bias_activation_backward)(vt_backend *backend, vt_activation k
     if (sum.partial == NULL) return;
     backward_arguments a = {};
     a.kind = kind, a.y = y, a.dy = dy, a.more = more, a.dx = dx;
-    a.wide = vt_is_wide(y) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(more);
+    a.wide = vt_is_wide(y, dy, dx, more);
     VT_LAUNCH(bias_activation_backward_kernel, sum.grid, 32 * VT_SUM_LANES, 0, backend, a, sum.rows_a_block,
               sum.partial);
     vt_column_sum_end(backend, &sum, y.columns, dbias);

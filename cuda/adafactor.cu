@@ -183,6 +183,6 @@ void VT_CUDA_NAME(adafactor_apply)(vt_backend *backend, const vt_update *update,
                                    const float *moment2, const double *sizes, float *values, uint16_t *rounded,
                                    float *moment1)
 {
-    VT_LAUNCH(apply_kernel, vt_blocks(shape->count), VT_BLOCK_THREADS, 0, backend, *update, state, *shape, gradients,
-              scales, moment2, sizes, values, vt_rounded(update, rounded, shape->count), moment1);
+    VT_SPREAD(apply_kernel, shape->count, backend, *update, state, *shape, gradients, scales, moment2, sizes, values,
+              vt_rounded(update, rounded, shape->count), moment1);
 }

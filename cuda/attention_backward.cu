@@ -174,9 +174,9 @@ void VT_CUDA_NAME(attention_backward)(vt_backend *backend, const vt_attention_sh
     int64_t rows = shape->batch * shape->heads * shape->queries;
     a.log_sum = (float *)log_sum;
     a.dout = dout, a.dq = dq, a.dk = dk, a.dv = dv;
-    a.wide = a.wide && vt_is_wide(dout) && vt_is_wide(dq) && vt_is_wide(dk) && vt_is_wide(dv);
+    a.wide = a.wide && vt_is_wide(dout, dq, dk, dv);
     a.delta = (float *)vt_common(backend)->workspace(backend, (size_t)rows * sizeof(float));
     if (a.delta == NULL) return;
-    VT_LAUNCH(delta_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, a);
+    VT_SPREAD(delta_kernel, rows, backend, a);
     BY_SIZE(launch_backward, backend, a);
 }

@@ -185,8 +185,7 @@ void VT_CUDA_NAME(attention_merge)(vt_backend *backend, const vt_attention_shape
                                    const float *part_log_sum, vt_matrix out, float *log_sum)
 {
     int64_t rows = shape->batch * shape->heads * shape->queries;
-    bool wide = shape->head_dim % 8 == 0 && vt_is_wide(part) && vt_is_wide(out);
-    VT_LAUNCH(merge_kernel, vt_blocks(rows * vt_groups(shape->head_dim)), VT_BLOCK_THREADS, 0, backend, *shape, part,
-              part_log_sum, out, log_sum, wide);
-    VT_LAUNCH(merge_log_sum_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, rows, part_log_sum, log_sum);
+    bool wide = shape->head_dim % 8 == 0 && vt_is_wide(part, out);
+    VT_SPREAD(merge_kernel, rows * vt_groups(shape->head_dim), backend, *shape, part, part_log_sum, out, log_sum, wide);
+    VT_SPREAD(merge_log_sum_kernel, rows, backend, rows, part_log_sum, log_sum);
 }

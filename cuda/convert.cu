@@ -12,7 +12,5 @@ VT_KERNEL void convert_kernel(vt_matrix from, vt_matrix to, bool wide)
 void VT_CUDA_NAME(convert)(vt_backend *backend, vt_matrix from, vt_matrix to)
 {
     if (vt_is_dense(from) && vt_is_dense(to)) from = vt_as_row(from), to = vt_as_row(to);
-    bool wide = vt_is_wide(from) && vt_is_wide(to);
-    VT_LAUNCH(convert_kernel, vt_blocks(from.rows * vt_groups(from.columns)), VT_BLOCK_THREADS, 0, backend, from, to,
-              wide);
+    VT_SPREAD(convert_kernel, from.rows * vt_groups(from.columns), backend, from, to, vt_is_wide(from, to));
 }

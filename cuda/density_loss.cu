@@ -57,6 +57,6 @@ void VT_CUDA_NAME(density_loss_backward)(vt_backend *backend, double lambda, int
                                          vt_matrix target, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     const double factor = (double)scale / (double)(prediction.rows / batch * prediction.columns);
-    VT_LAUNCH(density_loss_backward_kernel, vt_blocks(prediction.rows), VT_BLOCK_THREADS, 0, backend, lambda,
-              prediction, target, factor, loss_scale, dprediction);
+    VT_SPREAD(density_loss_backward_kernel, prediction.rows, backend, lambda, prediction, target, factor, loss_scale,
+              dprediction);
 }

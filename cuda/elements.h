@@ -206,7 +206,8 @@ __device__ static inline void vt_each_group(int64_t rows, int64_t columns, const
 
 /* ---- on the host ---- */
 
-/* Can rows be accessed 16 bytes at a time? A matrix without memory, or a NULL vector, does not stand in the way. */
+/* Can the rows of all be accessed 16 bytes at a time? A matrix without memory, or a NULL vector, does not stand in the
+ * way. */
 static inline bool vt_is_wide(vt_matrix m)
 {
     int64_t sixteen_bytes = m.type == VT_FLOAT32 ? 4 : 8;
@@ -216,6 +217,12 @@ static inline bool vt_is_wide(vt_matrix m)
 static inline bool vt_is_wide(const float *vector)
 {
     return (uintptr_t)vector % 16 == 0;
+}
+
+template <typename first, typename second, typename... others>
+static inline bool vt_is_wide(first one, second other, others... more)
+{
+    return vt_is_wide(one) && vt_is_wide(other, more...);
 }
 
 /* A matrix without gaps (or without memory) is treated as one row, so that groups of eight cross the ends of rows. */
@@ -247,6 +254,10 @@ static inline dim3 vt_blocks(int64_t threads)
     int64_t blocks = (threads + VT_BLOCK_THREADS - 1) / VT_BLOCK_THREADS;
     return dim3((unsigned)(blocks < 0x7fffffff ? blocks : 0x7fffffff));
 }
+
+/* Starts a kernel over this many pieces of work: a thread for each, which strides over what is left. */
+#define VT_SPREAD(kernel, pieces, backend, ...)                                                                        \
+    VT_LAUNCH(kernel, vt_blocks(pieces), VT_BLOCK_THREADS, 0, backend, __VA_ARGS__)
 
 static inline vt_cuda_common *vt_common(vt_backend *backend)
 {

@@ -27,8 +27,7 @@ VT_KERNEL void noise_draw_kernel(vt_noise how, const uint32_t *step, const uint3
 void VT_CUDA_NAME(noise_draw)(vt_backend *backend, const vt_noise *how, const uint32_t *step, const uint32_t *keys,
                               vt_matrix z)
 {
-    VT_LAUNCH(noise_draw_kernel, vt_blocks(z.rows * 2 * ((how->numbers + 3) / 4)), VT_BLOCK_THREADS, 0, backend, *how,
-              step, keys, z);
+    VT_SPREAD(noise_draw_kernel, z.rows * 2 * ((how->numbers + 3) / 4), backend, *how, step, keys, z);
 }
 
 /* partial [samples, gridDim.x, 2]; block (part, sample). */
@@ -74,6 +73,6 @@ void VT_CUDA_NAME(crps_backward)(vt_backend *backend, const vt_crps *how, vt_mat
     const vt_crps_operands of = {*how, prediction, target, weights, units};
     vt_matrix_clear(backend, dprediction);
     for (int k = 0; k < how->scale_count; k++)
-        VT_LAUNCH(crps_backward_kernel, vt_blocks(how->grid.batch * vt_crps_block_count(how, k)), VT_BLOCK_THREADS, 0,
-                  backend, of, k, sums, scale, loss_scale, dprediction);
+        VT_SPREAD(crps_backward_kernel, how->grid.batch * vt_crps_block_count(how, k), backend, of, k, sums, scale,
+                  loss_scale, dprediction);
 }

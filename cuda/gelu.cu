@@ -92,9 +92,8 @@ VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, 6)
 void VT_CUDA_NAME(bias_gelu)(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y)
 {
     if (bias == NULL && vt_is_dense(hidden) && vt_is_dense(y)) hidden = vt_as_row(hidden), y = vt_as_row(y);
-    bool wide = vt_is_wide(hidden) && vt_is_wide(y) && vt_is_wide(bias);
-    VT_LAUNCH(gelu_forward_kernel, vt_blocks(hidden.rows * vt_groups(hidden.columns)), VT_BLOCK_THREADS, 0, backend,
-              kind, hidden, bias, y, wide);
+    VT_SPREAD(gelu_forward_kernel, hidden.rows * vt_groups(hidden.columns), backend, kind, hidden, bias, y,
+              vt_is_wide(hidden, y, bias));
 }
 
 void VT_CUDA_NAME(gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
@@ -106,7 +105,7 @@ static backward_arguments arguments_of(vt_gelu kind, vt_matrix x, vt_matrix dy, 
 {
     backward_arguments a = {};
     a.kind = kind, a.x = x, a.dy = dy, a.dx = dx, a.y = y;
-    a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(y);
+    a.wide = vt_is_wide(x, dy, dx, y);
     return a;
 }
 
@@ -115,8 +114,7 @@ void VT_CUDA_NAME(gelu_backward)(vt_backend *backend, vt_gelu kind, vt_matrix x,
 {
     if (vt_is_dense(x) && vt_is_dense(dy) && vt_is_dense(dx) && vt_is_dense(y))
         x = vt_as_row(x), dy = vt_as_row(dy), dx = vt_as_row(dx), y = vt_as_row(y);
-    VT_LAUNCH(gelu_backward_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend,
-              arguments_of(kind, x, dy, dx, y));
+    VT_SPREAD(gelu_backward_kernel, x.rows * vt_groups(x.columns), backend, arguments_of(kind, x, dy, dx, y));
 }
 
 void VT_CUDA_NAME(gelu_backward_bias)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx,

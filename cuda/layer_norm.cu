@@ -217,7 +217,7 @@ void VT_CUDA_NAME(layer_norm_forward)(vt_backend *backend, vt_matrix x, const fl
 {
     forward_arguments a = {};
     a.x = x, a.weight = weight, a.bias = bias, a.epsilon = epsilon, a.y = y, a.mean = mean, a.rstd = rstd;
-    a.wide = vt_is_wide(x) && vt_is_wide(y) && vt_is_wide(weight) && vt_is_wide(bias);
+    a.wide = vt_is_wide(x, y, weight, bias);
     launch_forward(backend, a);
 }
 
@@ -228,8 +228,7 @@ void VT_CUDA_NAME(residual_layer_norm)(vt_backend *backend, vt_matrix x, vt_matr
     forward_arguments a = {};
     a.x = x, a.branch = branch, a.mask = *mask, a.active = vt_mask_is_active(mask), a.sum = y;
     a.weight = weight, a.bias = bias, a.epsilon = epsilon, a.y = normed, a.mean = mean, a.rstd = rstd;
-    a.wide = vt_is_wide(x) && vt_is_wide(branch) && vt_is_wide(y) && vt_is_wide(normed) && vt_is_wide(weight) &&
-             vt_is_wide(bias);
+    a.wide = vt_is_wide(x, branch, y, normed, weight, bias);
     launch_forward(backend, a);
 }
 
@@ -411,7 +410,7 @@ void VT_CUDA_NAME(layer_norm_backward)(vt_backend *backend, vt_matrix x, const f
     const bool rounds = rounded.data != NULL;
     backward_arguments a = {};
     a.x = x, a.dy = dy, a.dx = dx, a.rounded = rounded, a.weight = weight, a.mean = mean, a.rstd = rstd;
-    a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight) && vt_is_wide(rounded);
+    a.wide = vt_is_wide(x, dy, dx, weight, rounded);
     const bool floats = x.type == VT_FLOAT32 && dx.type == VT_FLOAT32 && (!rounds || rounded.type == dy.type);
     int64_t columns = x.columns, groups = (vt_groups(columns) + 31) / 32;
     /* as many as 128 multiprocessors run at once, on every GPU: the order of the sums depends on it */

@@ -60,7 +60,7 @@ void VT_CUDA_NAME(loss_sums)(vt_backend *backend, vt_loss_measure measure, int64
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
     if (partial == NULL) return;
     const dim3 blocks((unsigned)parts, (unsigned)batch);
-    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(weights);
+    bool wide = vt_is_wide(prediction, target, weights);
     const auto kernel = measure == VT_MEASURE_ABSOLUTE ? loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>
                         : measure == VT_MEASURE_SQUARE ? loss_sums_kernel<VT_MEASURE_SQUARE, true>
                         : weights.data != NULL         ? loss_sums_kernel<VT_MEASURE_RELATIVE, true>
@@ -111,10 +111,9 @@ void VT_CUDA_NAME(loss_backward)(vt_backend *backend, vt_loss_measure measure, i
                                  vt_matrix target, vt_matrix weights, const double *sums, float scale,
                                  const double *loss_scale, vt_matrix dprediction)
 {
-    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction) && vt_is_wide(weights);
-    VT_LAUNCH(loss_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
-              backend, measure, prediction, target, weights, prediction.rows / batch, sums, scale, loss_scale,
-              dprediction, wide);
+    bool wide = vt_is_wide(prediction, target, dprediction, weights);
+    VT_SPREAD(loss_backward_kernel, prediction.rows * vt_groups(target.columns), backend, measure, prediction, target,
+              weights, prediction.rows / batch, sums, scale, loss_scale, dprediction, wide);
 }
 
 /* partial [batch, gridDim.x, channels, 2]; block (part, sample, group of VT_BLOCK_THREADS channels). Every thread

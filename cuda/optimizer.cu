@@ -147,8 +147,8 @@ void VT_CUDA_NAME(update)(vt_backend *backend, const vt_update *update, const vt
                           int64_t count)
 {
     const vt_matrix halves = vt_rounded(update, rounded, count);
-    bool wide = vt_is_wide(gradients) && vt_is_wide(parameters) && vt_is_wide(halves) && vt_is_wide(moment1) &&
-                (update->kind == VT_OPTIMIZER_SGD || vt_is_wide(moment2));
+    bool wide =
+        vt_is_wide(gradients, parameters, halves, moment1) && (update->kind == VT_OPTIMIZER_SGD || vt_is_wide(moment2));
     int64_t blocks = vt_blocks(vt_groups(count)).x, most = 16 * vt_common(backend)->multiprocessors;
     VT_LAUNCH(update_kernel, dim3((unsigned)(blocks < most || most == 0 ? blocks : most)), VT_BLOCK_THREADS, 0, backend,
               *update, state, gradients, parameters, halves, moment1, moment2, count, wide);
@@ -242,8 +242,8 @@ VT_KERNEL void average_kernel(double decay, bool warms_up, const vt_step_state *
 void VT_CUDA_NAME(average)(vt_backend *backend, double decay, bool warms_up, const vt_step_state *state,
                            const float *values, float *average, int64_t count)
 {
-    VT_LAUNCH(average_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, decay, warms_up, state, values,
-              average, count, vt_is_wide(values) && vt_is_wide(average));
+    VT_SPREAD(average_kernel, vt_groups(count), backend, decay, warms_up, state, values, average, count,
+              vt_is_wide(values, average));
 }
 
 VT_KERNEL void muon_momentum_kernel(vt_update update, const vt_step_state *state, const float *gradients, float *moment,
@@ -261,8 +261,7 @@ VT_KERNEL void muon_momentum_kernel(vt_update update, const vt_step_state *state
 void VT_CUDA_NAME(muon_momentum)(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                                  const float *gradients, float *moment, float *x, int64_t count)
 {
-    VT_LAUNCH(muon_momentum_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *update, state, gradients, moment,
-              x, count);
+    VT_SPREAD(muon_momentum_kernel, count, backend, *update, state, gradients, moment, x, count);
 }
 
 VT_KERNEL void muon_apply_kernel(vt_update update, const vt_step_state *state, double scale, const float *x,
@@ -281,8 +280,8 @@ VT_KERNEL void muon_apply_kernel(vt_update update, const vt_step_state *state, d
 void VT_CUDA_NAME(muon_apply)(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
                               const float *x, float *values, uint16_t *rounded, int64_t count)
 {
-    VT_LAUNCH(muon_apply_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *update, state, scale, x, values,
-              vt_rounded(update, rounded, count), count);
+    VT_SPREAD(muon_apply_kernel, count, backend, *update, state, scale, x, values, vt_rounded(update, rounded, count),
+              count);
 }
 
 VT_KERNEL void divide_by_norm_kernel(const double *squares, float least, float *x, int64_t count)
@@ -293,7 +292,7 @@ VT_KERNEL void divide_by_norm_kernel(const double *squares, float least, float *
 
 void VT_CUDA_NAME(divide_by_norm)(vt_backend *backend, const double *squares, float least, float *x, int64_t count)
 {
-    VT_LAUNCH(divide_by_norm_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, squares, least, x, count);
+    VT_SPREAD(divide_by_norm_kernel, count, backend, squares, least, x, count);
 }
 
 VT_KERNEL void combine_kernel(float a, const float *x, float b, const float *z, float *y, int64_t count)
@@ -304,7 +303,7 @@ VT_KERNEL void combine_kernel(float a, const float *x, float b, const float *z, 
 void VT_CUDA_NAME(combine)(vt_backend *backend, float a, const float *x, float b, const float *z, float *y,
                            int64_t count)
 {
-    VT_LAUNCH(combine_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, a, x, b, z, y, count);
+    VT_SPREAD(combine_kernel, count, backend, a, x, b, z, y, count);
 }
 
 VT_KERNEL void exchange_kernel(float *a, float *b, int64_t count, bool wide)
@@ -321,6 +320,5 @@ VT_KERNEL void exchange_kernel(float *a, float *b, int64_t count, bool wide)
 
 void VT_CUDA_NAME(exchange)(vt_backend *backend, float *a, float *b, int64_t count)
 {
-    VT_LAUNCH(exchange_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, a, b, count,
-              vt_is_wide(a) && vt_is_wide(b));
+    VT_SPREAD(exchange_kernel, vt_groups(count), backend, a, b, count, vt_is_wide(a, b));
 }

@@ -181,49 +181,46 @@ VT_KERNEL void fields_disturb_kernel(vt_disturbance how, const uint32_t *step, c
 /* Every group of eight points begins at a 16-byte boundary, in both. */
 static bool is_wide(const vt_patch_grid *grid, const float *fields, vt_matrix patches)
 {
-    return grid->patch % VT_GROUP == 0 && grid->width % VT_GROUP == 0 && vt_is_wide(fields) && vt_is_wide(patches);
+    return grid->patch % VT_GROUP == 0 && grid->width % VT_GROUP == 0 && vt_is_wide(fields, patches);
 }
 
 void VT_CUDA_NAME(patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                                 const float *inverse_std, vt_matrix patches)
 {
-    VT_LAUNCH(patches_load_kernel, vt_blocks(patches.rows * grid->channels * grid->patch), VT_BLOCK_THREADS, 0, backend,
-              *grid, fields, mean, inverse_std, patches, is_wide(grid, fields, patches));
+    VT_SPREAD(patches_load_kernel, patches.rows * grid->channels * grid->patch, backend, *grid, fields, mean,
+              inverse_std, patches, is_wide(grid, fields, patches));
 }
 
 void VT_CUDA_NAME(patches_store)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
                                  const float *inverse_std, float *fields)
 {
-    VT_LAUNCH(patches_store_kernel, vt_blocks(patches.rows * grid->channels * grid->patch), VT_BLOCK_THREADS, 0,
-              backend, *grid, patches, mean, inverse_std, fields, is_wide(grid, fields, patches));
+    VT_SPREAD(patches_store_kernel, patches.rows * grid->channels * grid->patch, backend, *grid, patches, mean,
+              inverse_std, fields, is_wide(grid, fields, patches));
 }
 
 void VT_CUDA_NAME(patches_load_backward)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
                                          const float *fields, float *dfields)
 {
-    VT_LAUNCH(patches_load_backward_kernel, vt_blocks(grid->batch * grid->channels * grid->height * grid->width),
-              VT_BLOCK_THREADS, 0, backend, *grid, dpatches, fields, dfields);
+    VT_SPREAD(patches_load_backward_kernel, grid->batch * grid->channels * grid->height * grid->width, backend, *grid,
+              dpatches, fields, dfields);
 }
 
 void VT_CUDA_NAME(scaled_add)(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
                               vt_matrix y)
 {
-    VT_LAUNCH(scaled_add_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, x, scale, channels, base,
-              y);
+    VT_SPREAD(scaled_add_kernel, x.rows * x.columns, backend, x, scale, channels, base, y);
 }
 
 void VT_CUDA_NAME(limit)(vt_backend *backend, vt_matrix x, const float *low, const float *high, int64_t channels,
                          vt_matrix gradient)
 {
-    VT_LAUNCH(limit_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, x, low, high, channels,
-              gradient);
+    VT_SPREAD(limit_kernel, x.rows * x.columns, backend, x, low, high, channels, gradient);
 }
 
 void VT_CUDA_NAME(fields_disturb)(vt_backend *backend, const vt_disturbance *how, const uint32_t *step,
                                   const float *fields, const float *mean, const float *inverse_std, const float *noise,
                                   float *y)
 {
-    VT_LAUNCH(fields_disturb_kernel,
-              vt_blocks(how->samples * how->copies * how->channels * how->rows * ((how->width + 3) / 4)),
-              VT_BLOCK_THREADS, 0, backend, *how, step, fields, mean, inverse_std, noise, y);
+    VT_SPREAD(fields_disturb_kernel, how->samples * how->copies * how->channels * how->rows * ((how->width + 3) / 4),
+              backend, *how, step, fields, mean, inverse_std, noise, y);
 }

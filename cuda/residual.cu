@@ -23,17 +23,14 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
 
 void VT_CUDA_NAME(residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
-    bool active = vt_mask_is_active(mask), wide = vt_is_wide(x) && vt_is_wide(branch) && vt_is_wide(y);
-    VT_LAUNCH(mask_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, branch, *mask,
-              branch, x, y, active, wide);
+    bool active = vt_mask_is_active(mask), wide = vt_is_wide(x, branch, y);
+    VT_SPREAD(mask_kernel, x.rows * vt_groups(x.columns), backend, branch, *mask, branch, x, y, active, wide);
 }
 
 void VT_CUDA_NAME(mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
     vt_matrix none = {};
-    bool wide = vt_is_wide(x) && vt_is_wide(y);
-    VT_LAUNCH(mask_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, x, *mask, y, none,
-              none, true, wide);
+    VT_SPREAD(mask_kernel, x.rows * vt_groups(x.columns), backend, x, *mask, y, none, none, true, vt_is_wide(x, y));
 }
 
 VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
@@ -51,9 +48,7 @@ VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
 
 void VT_CUDA_NAME(position_add)(vt_backend *backend, vt_matrix x, vt_matrix position)
 {
-    bool wide = vt_is_wide(x) && vt_is_wide(position);
-    VT_LAUNCH(position_add_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, x, position,
-              wide);
+    VT_SPREAD(position_add_kernel, x.rows * vt_groups(x.columns), backend, x, position, vt_is_wide(x, position));
 }
 
 /* A thread adds up the samples of one token's eight columns. */
@@ -81,7 +76,6 @@ void VT_CUDA_NAME(position_backward)(vt_backend *backend, vt_matrix dx, vt_matri
         }
         return;
     }
-    bool wide = vt_is_wide(dx) && vt_is_wide(dposition);
-    VT_LAUNCH(position_backward_kernel, vt_blocks(dposition.rows * vt_groups(dx.columns)), VT_BLOCK_THREADS, 0, backend,
-              dx, dposition, wide);
+    VT_SPREAD(position_backward_kernel, dposition.rows * vt_groups(dx.columns), backend, dx, dposition,
+              vt_is_wide(dx, dposition));
 }

@@ -64,8 +64,7 @@ VT_KERNEL void add_parts_kernel(const double *partial, int64_t outer, int64_t pa
 static inline void vt_add_parts(vt_backend *backend, const double *partial, int64_t outer, int64_t parts, int64_t inner,
                                 double *sums)
 {
-    VT_LAUNCH(add_parts_kernel, vt_blocks(outer * inner), VT_BLOCK_THREADS, 0, backend, partial, outer, parts, inner,
-              sums);
+    VT_SPREAD(add_parts_kernel, outer * inner, backend, partial, outer, parts, inner, sums);
 }
 
 /* The first half of two sums: partial [gridDim.y, gridDim.x, 2] gets those of the block's threads. */

@@ -16,8 +16,8 @@ VT_KERNEL void embedding_kernel(vt_word_rows words, const int32_t *numbers, vt_m
 void VT_CUDA_NAME(embedding_forward)(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers,
                                      vt_matrix table, vt_matrix x)
 {
-    VT_LAUNCH(embedding_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, *words, numbers,
-              table, x, vt_is_wide(table) && vt_is_wide(x));
+    VT_SPREAD(embedding_kernel, x.rows * vt_groups(x.columns), backend, *words, numbers, table, x,
+              vt_is_wide(table, x));
 }
 
 /* Backward adds to no sum from two threads. A block has RUN words and COLUMNS columns of the table, and looks through
@@ -128,8 +128,7 @@ void VT_CUDA_NAME(embedding_backward)(vt_backend *backend, const vt_word_rows *w
     int32_t *places = (int32_t *)vt_common(backend)->workspace(backend, (size_t)count * sizeof *places);
     if (places == NULL) return;
     const dim3 blocks((unsigned)((words->count + RUN - 1) / RUN), (unsigned)((dx.columns + COLUMNS - 1) / COLUMNS));
-    VT_LAUNCH(table_places_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *words, numbers, dx.rows, count,
-              places);
+    VT_SPREAD(table_places_kernel, count, backend, *words, numbers, dx.rows, count, places);
     VT_LAUNCH(embedding_backward_kernel, blocks, RUN_THREADS, 0, backend, places, dx, words->count, dtable);
 }
 
@@ -149,8 +148,7 @@ VT_KERNEL void sinusoid_kernel(vt_word_rows words, float slope, vt_matrix x)
 
 void VT_CUDA_NAME(sinusoid_add)(vt_backend *backend, const vt_word_rows *words, vt_matrix x)
 {
-    VT_LAUNCH(sinusoid_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, *words,
-              (float)(-log(10000.0) / (double)x.columns), x);
+    VT_SPREAD(sinusoid_kernel, x.rows * x.columns, backend, *words, (float)(-log(10000.0) / (double)x.columns), x);
 }
 
 /* ---- cross entropy: a block has a row ---- */
@@ -261,6 +259,5 @@ void VT_CUDA_NAME(cross_entropy_backward)(vt_backend *backend, const vt_word_row
                                           vt_matrix dscores)
 {
     VT_LAUNCH(cross_entropy_backward_kernel, dim3((unsigned)scores.rows), threads_of(scores.columns), 0, backend,
-              *words, targets, scores, log_sum, (double)scale, loss_scale, dscores,
-              vt_is_wide(scores) && vt_is_wide(dscores));
+              *words, targets, scores, log_sum, (double)scale, loss_scale, dscores, vt_is_wide(scores, dscores));
 }
