@@ -111,9 +111,8 @@ static const char kind[] = "attention_of";
 
 static void keep(const vt_attention_call *c, vt_attention_engine engine)
 {
-    const vt_cuda_state *state = c->backend->state;
     const uint64_t value = engine;
-    vt_choices_add(state->choices, kind, (const int64_t *)&c->choice->shape, KEY_NUMBERS, &value, 1);
+    vt_choices_add(c->backend->choices, kind, (const int64_t *)&c->choice->shape, KEY_NUMBERS, &value, 1);
 }
 
 /* Whether the engine can run it, for which cuDNN must have a plan. */
@@ -194,7 +193,7 @@ static void choose(vt_attention_call *c)
     const int64_t *key = (const int64_t *)&c->choice->shape;
     uint64_t kept;
     /* an engine that this build lacks may be the choice of another build */
-    if (vt_choices_find(state->choices, kind, key, KEY_NUMBERS, &kept, 1) && kept < VT_ATTENTION_ENGINES &&
+    if (vt_choices_find(c->backend->choices, kind, key, KEY_NUMBERS, &kept, 1) && kept < VT_ATTENTION_ENGINES &&
         can_serve(c, (vt_attention_engine)kept))
         c->choice->chosen = (vt_attention_engine)kept;
     else

@@ -321,24 +321,15 @@ static void *cuda_workspace(vt_backend *backend, size_t bytes)
     return state->workspace;
 }
 
-static void open_choices(vt_cuda_state *state)
+static void open_choices(vt_backend *backend)
 {
+    const vt_cuda_state *state = backend->state;
     char machine[400];
     snprintf(machine, sizeof machine, "%s, cuBLASLt %zu, cuDNN %zu", state->device_name,
              vt_products_version(state->products), vt_cudnn_version(state->cudnn));
     char *path = state->fixed_choices ? NULL : vt_choices_place(machine);
-    state->choices = vt_choices_open(machine, path);
+    backend->choices = vt_choices_open(machine, path);
     free(path);
-}
-
-static char *cuda_choices_text(vt_backend *backend)
-{
-    return vt_choices_text(state_of(backend)->choices);
-}
-
-static void cuda_choices_take(vt_backend *backend, const char *text)
-{
-    vt_choices_take(state_of(backend)->choices, text);
 }
 
 static void cuda_close(vt_backend *backend)
@@ -351,7 +342,7 @@ static void cuda_close(vt_backend *backend)
     vt_attention_close(&state->attention);
     vt_cudnn_close(&state->cudnn);
     vt_products_close(&state->products);
-    vt_choices_close(&state->choices);
+    vt_choices_close(&backend->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
     for (int i = 0; i < VT_CUDA_EVENTS; i++)
         if (state->events[i] != NULL) cudaEventDestroy(state->events[i]);
@@ -430,8 +421,6 @@ static void fill(vt_backend *backend)
     enum { MOST_HEAD_COLUMNS = 128 }; /* attention_forward.cu and attention_backward.cu have no wider instances */
     backend->most_head_columns = MOST_HEAD_COLUMNS;
     backend->used_memory = cuda_used_memory;
-    backend->choices_text = cuda_choices_text;
-    backend->choices_take = cuda_choices_take;
     backend->close = cuda_close;
     backend->check = cuda_check;
     backend->available_memory = cuda_available_memory;
@@ -478,7 +467,7 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
         vt_convolutions_fill(backend);
         vt_gelu_products_fill(backend);
     }
-    open_choices(state);
+    open_choices(backend);
     const size_t cudnn = vt_cudnn_version(state->cudnn);
     int length = snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s", state->device, state->device_name,
                           state->common.exact_float32 ? "float32 products exact" : "TF32 products");

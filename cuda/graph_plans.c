@@ -69,7 +69,7 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
     int count = 0, best = 0;
     bool may_keep = true; /* not what nothing has timed for want of memory */
     const bool is_kept =
-        vt_choices_find(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
+        vt_choices_find(call->backend->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
     if (has_rival && is_kept && number == THE_RIVAL) return;
     vt_fused_graph_begin(state->cudnn->library, state->cudnn->handle, NULL, graph);
     operation->describe(plan->key, graph);
@@ -92,7 +92,7 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
         if (has_rival) vt_fused_graph_close(graph); /* else it says why there is no plan */
     }
     if (is_new && may_keep && (count > 0 || has_rival))
-        vt_choices_add(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
+        vt_choices_add(call->backend->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
 }
 
 const vt_graph_plan *vt_graph_plan_find(const vt_graph_operation *operation, const void *key, bool exact,

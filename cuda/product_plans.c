@@ -19,10 +19,9 @@ typedef struct {
 
 static void keep_choice(const vt_backend *backend, const vt_product_plan *plan)
 {
-    vt_cuda_state *state = backend->state;
     uint64_t algorithm[ALGORITHM_NUMBERS];
     memcpy(algorithm, &plan->algorithm, sizeof algorithm);
-    vt_choices_add(state->choices, "product", (const int64_t *)&plan->key, VT_PRODUCT_KEY_NUMBERS, algorithm,
+    vt_choices_add(backend->choices, "product", (const int64_t *)&plan->key, VT_PRODUCT_KEY_NUMBERS, algorithm,
                    ALGORITHM_NUMBERS);
 }
 
@@ -164,14 +163,13 @@ static void choose(product_call *call)
     if (plan->works) keep_choice(call->backend, plan);
 }
 
-static bool take_kept_choice(const vt_backend *backend, vt_product_plan *plan)
+static bool take_kept_choice(vt_backend *backend, vt_product_plan *plan)
 {
-    const vt_cuda_state *state = backend->state;
-    const struct vt_products *products = state->products;
+    const struct vt_products *products = vt_products_of(backend);
     uint64_t numbers[ALGORITHM_NUMBERS];
     cublasLtMatmulHeuristicResult_t result;
     cublasLtMatmulAlgo_t algorithm;
-    if (!vt_choices_find(state->choices, "product", (const int64_t *)&plan->key, VT_PRODUCT_KEY_NUMBERS, numbers,
+    if (!vt_choices_find(backend->choices, "product", (const int64_t *)&plan->key, VT_PRODUCT_KEY_NUMBERS, numbers,
                          ALGORITHM_NUMBERS))
         return false;
     memcpy(&algorithm, numbers, sizeof algorithm);

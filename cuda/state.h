@@ -44,10 +44,9 @@ typedef struct {
     size_t workspace_bytes;
     size_t allocation_count;
     void *allocations[VT_CUDA_MOST_ALLOCATIONS];
-    vt_choices *choices; /* by timing */
-    bool is_warm;        /* something was timed */
-    bool fixed_choices;  /* choices are fixed: the first that works, or what a checkpoint says */
-    size_t least_free;   /* of the GPU's memory, while something was timed; 0: nothing was timed */
+    bool is_warm;       /* something was timed */
+    bool fixed_choices; /* choices are fixed: the first that works, or what a checkpoint says */
+    size_t least_free;  /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
     struct vt_attention_choices *attention; /* whose attention runs */
     struct vt_cudnn_state *cudnn;           /* NULL: not found */

@@ -441,18 +441,14 @@ enum { VT_BESIDE = 2 };
 
 typedef struct vt_backend vt_backend;
 struct vt_backend {
-    char name[128];            /* "CPU, 2 threads, avx512" */
-    void *state;               /* the implementation's own */
-    void *stream;              /* the device's queue that operations go to (cudaStream_t), or NULL */
-    struct vt_times *times;    /* where its operations are timed (times.h), or NULL */
-    bool shares_host_memory;   /* host pointers may be used as the back end's own */
-    int64_t most_head_columns; /* the widest heads that attention takes; 0: any */
-    bool draws_ahead;          /* attention's dropout needs `drawn`, because its random numbers take long */
-
-    /* What was chosen by timing (choices.h), as malloc'd text, and choices of such a text to keep to. NULL: this back
-     * end times nothing. */
-    char *(*choices_text)(vt_backend *backend);
-    void (*choices_take)(vt_backend *backend, const char *text);
+    char name[128];             /* "CPU, 2 threads, avx512" */
+    void *state;                /* the implementation's own */
+    void *stream;               /* the device's queue that operations go to (cudaStream_t), or NULL */
+    struct vt_times *times;     /* where its operations are timed (times.h), or NULL */
+    bool shares_host_memory;    /* host pointers may be used as the back end's own */
+    int64_t most_head_columns;  /* the widest heads that attention takes; 0: any */
+    bool draws_ahead;           /* attention's dropout needs `drawn`, because its random numbers take long */
+    struct vt_choices *choices; /* what was chosen by timing (choices.h); NULL: this back end times nothing */
 
     /* For measurements: from now on the back end's engine of attention with this number (0, 1, …) runs wherever it can,
      * and its name is returned; NULL: there are no more. Below 0: the fastest again. NULL: there is one engine. */

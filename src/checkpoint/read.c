@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/choices.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -174,10 +175,10 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_progress(index, progress));
     reopen_epoch(subject->config, progress);
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
-    if (subject->backend->choices_take != NULL && vt_tensor_file_has(index, "choices")) {
+    if (subject->backend->choices != NULL && vt_tensor_file_has(index, "choices")) {
         /* what the run's back end had chosen by timing, so that it keeps to it on the same machine */
         VT_TRY(vt_tensor_file_get_text(index, "choices", &choices));
-        subject->backend->choices_take(subject->backend, choices);
+        vt_choices_take(subject->backend->choices, choices);
     }
     VT_TRY(read_rows(index, rows_of_optimizer, &optimizer));
     optimizer.averaged = optimizer.updates; /* an average that begins here has its first value */

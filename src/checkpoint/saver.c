@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "backend/choices.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -164,7 +165,7 @@ static vt_status begin_work(vt_checkpoint_saver *saver, const vt_run_progress *p
     work->progress.training_samples = subject->training_samples;
     work->progress.validation_samples = subject->validation_samples;
     work->optimizer = vt_optimizer_progress_of(subject->optimizer);
-    if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
+    if (backend->choices != NULL) work->choices = vt_choices_text(backend->choices);
     work->copy = saver->copy;
     work->shard_bytes = vt_allocate((size_t)world->ranks, sizeof *work->shard_bytes, "a checkpoint");
     work->shard_checksums = vt_allocate((size_t)world->ranks, sizeof *work->shard_checksums, "a checkpoint");

@@ -213,17 +213,17 @@ TEST(deterministic_convolutions_are_the_first_and_always_add_in_one_order)
     run_forward(b);
     EXPECT(fake.last == 1 && fake.timings == 0);
     vt_backend_close(&b);
-    own_state *own = open_choices(&b, false);
+    open_choices(&b, false);
     run_forward(b);
-    char *kept = vt_test_owned(vt_choices_text(own->state.choices));
+    char *kept = vt_test_owned(vt_choices_text(b->choices));
     vt_backend_close(&b);
-    own = open_choices(&b, true); /* a checkpoint's choice, which is not the first one */
-    EXPECT(vt_choices_take(own->state.choices, kept) == 1);
+    open_choices(&b, true); /* a checkpoint's choice, which is not the first one */
+    EXPECT(vt_choices_take(b->choices, kept) == 1);
     run_forward(b);
     EXPECT(fake.last == 1 && fake.timings == 0 && fake.runs == 1);
     vt_backend_close(&b);
-    own = open_choices(&b, true);
-    EXPECT(vt_choices_take(own->state.choices, kept) == 1);
+    open_choices(&b, true);
+    EXPECT(vt_choices_take(b->choices, kept) == 1);
     fake.notes[1] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     run_forward(b);
     EXPECT(fake.last == 0);
@@ -248,15 +248,15 @@ TEST(convolutions_that_cudnn_lacks_are_named)
 {
     for (int i = 0; i < 3; i++) {
         SCOPED(vt_backend) *b = NULL;
-        own_state *own = open_choices(&b, false);
+        open_choices(&b, false);
         fake.refuses_plans = i == 0;
         fake.refuses_runs = i == 1;
         gpu_is_full = i == 2; /* no memory to time: the first one */
         run_forward(b);
         if (i == 2) {
-            char *kept = vt_test_owned(vt_choices_text(own->state.choices));
+            char *kept = vt_test_owned(vt_choices_text(b->choices));
             EXPECT(fake.last == 0 && fake.timings == 0);
-            EXPECT(vt_choices_take(own->state.choices, kept) == 0, "kept without being timed: %s", kept);
+            EXPECT(vt_choices_take(b->choices, kept) == 0, "kept without being timed: %s", kept);
             EXPECT_OK(b->check(b));
         } else {
             EXPECT_ERROR(b->check(b), i == 0 ? "cuDNN has no convolution for 1 cubes of 4³ points, 4 channels"

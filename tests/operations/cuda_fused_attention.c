@@ -199,9 +199,9 @@ static void open_fixture(fixture *f, bool deterministic)
     gpu.wgmma_time = 0.5;
     gpu.memory = (size_t)1 << 30;
     gpu.capability = 9;
-    open_fake_gpu(&f->state);
-    f->state.fixed_choices = deterministic;
     f->backend = (vt_backend){.state = f, .attention_forward = own_forward, .attention_backward = own_backward};
+    open_fake_gpu(&f->backend);
+    f->state.fixed_choices = deterministic;
     f->memory = aligned_alloc(64, 16 * TOKENS * WIDTH * sizeof *f->memory);
     VT_ASSERT(f->memory != NULL);
     f->state.cudnn = fused_open(&f->backend);
@@ -214,7 +214,7 @@ static void fixture_close(fixture *f)
     choice_close(&f->state.attention);
     fused_close(&f->state.cudnn);
     EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
-    close_fake_gpu(&f->state);
+    close_fake_gpu(&f->backend);
     free(f->memory);
 }
 
@@ -389,11 +389,11 @@ TEST(with_deterministic_a_rule_chooses)
     f.state.workspace_bytes = 1 << 20;
     forward(&f, 0);
     backward(&f);
-    EXPECT(fake.runs == 1 && gpu.own_runs == 1 && fake.timings == 0 && f.state.choices != NULL);
-    char *kept = vt_test_owned(vt_choices_text(f.state.choices));
+    EXPECT(fake.runs == 1 && gpu.own_runs == 1 && fake.timings == 0 && f.backend.choices != NULL);
+    char *kept = vt_test_owned(vt_choices_text(f.backend.choices));
     fixture_close(&f);
     open_fixture(&f, true); /* a GPU with more memory keeps to it */
-    EXPECT(vt_choices_take(f.state.choices, kept) == 2);
+    EXPECT(vt_choices_take(f.backend.choices, kept) == 2);
     forward(&f, 0);
     backward(&f);
     EXPECT(fake.runs == 1 && gpu.own_runs == 1);
@@ -404,11 +404,11 @@ TEST(choices_of_a_checkpoint_are_used)
     SCOPED(fixture) f;
     open_fixture(&f, false);
     forward(&f, 0);
-    char *kept = vt_test_owned(vt_choices_text(f.state.choices));
+    char *kept = vt_test_owned(vt_choices_text(f.backend.choices));
     fixture_close(&f);
     open_fixture(&f, true);
     gpu.capability = 8;
-    EXPECT(vt_choices_take(f.state.choices, kept) == 1);
+    EXPECT(vt_choices_take(f.backend.choices, kept) == 1);
     forward(&f, 0);
     EXPECT(gpu.own_runs == 0 && fake.runs == 1 && fake.timings == 0);
     backward(&f); /* the checkpoint has none whose bits are the same every time */
@@ -436,10 +436,10 @@ TEST(the_fastest_of_three_attentions_runs)
         gpu.own_time = times[i].own, gpu.cudnn_time = times[i].cudnn, gpu.wgmma_time = times[i].wgmma;
         attend_wide(&f, 0);
         EXPECT(fake.timings == 6 && choice_served(&f.backend, times[i].fastest) == 2);
-        char *kept = vt_test_owned(vt_choices_text(f.state.choices));
+        char *kept = vt_test_owned(vt_choices_text(f.backend.choices));
         fixture_close(&f);
         open_fixture(&f, true); /* what a checkpoint says comes before the rule; backward has another key */
-        EXPECT(vt_choices_take(f.state.choices, kept) == 2);
+        EXPECT(vt_choices_take(f.backend.choices, kept) == 2);
         attend_wide(&f, 0);
         EXPECT(fake.timings == 0 && choice_served(&f.backend, VT_ATTENTION_WGMMA) == (i == 0 ? 2 : 1));
     }

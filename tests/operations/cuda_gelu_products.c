@@ -110,17 +110,17 @@ TEST(kept_and_fixed_choices_of_products_with_gelu)
     for (int is_faster = 0; is_faster < 2; is_faster++) {
         own = open_path_with_plans(&b, is_faster ? 0.5 : 2);
         gelu_case_run(b, &c);
-        char *kept = vt_test_owned(vt_choices_text(own->state.choices));
+        char *kept = vt_test_owned(vt_choices_text(b->choices));
         close_path(&b);
         own = open_path_with_plans(&b, is_faster ? 2 : 0.5); /* other times don't change it */
         own->state.fixed_choices = is_faster;
-        EXPECT(vt_choices_take(own->state.choices, kept) == 2);
+        EXPECT(vt_choices_take(b->choices, kept) == 2);
         gelu_case_run(b, &c);
         EXPECT(fake.timings == 0 && fake.runs == (is_faster ? 0 : 2), "%d runs", fake.runs);
         close_path(&b);
         own = open_path_with_plans(&b, 0.5);
         own->state.cudnn->prefers_plans = true; /* whatever was kept */
-        EXPECT(vt_choices_take(own->state.choices, kept) == 2);
+        EXPECT(vt_choices_take(b->choices, kept) == 2);
         gelu_case_run(b, &c);
         EXPECT(fake.timings == 0 && fake.runs == 2);
         close_path(&b);

@@ -42,10 +42,10 @@ static void open_fixture(fixture *f)
     EXPECT_OK(open_host_cuda(&f->host));
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &f->plain));
     f->cuda = *f->host;
-    open_fake_gpu(&f->state);
+    f->cuda.state = &f->state;
+    open_fake_gpu(&f->cuda);
     f->state.common.exact_float32 = true;
     EXPECT_OK(tested_open(f->host, &f->state.products));
-    f->cuda.state = &f->state;
     tested_fill(&f->cuda);
 }
 
@@ -54,7 +54,7 @@ static void fixture_close(fixture *f)
     f->host->release(f->host, f->state.products->workspace);
     tested_close(&f->state.products);
     EXPECT(fake.open == 0, "%ld descriptors are left", fake.open);
-    close_fake_gpu(&f->state);
+    close_fake_gpu(&f->cuda);
     vt_backend_close(&f->plain);
     vt_backend_close(&f->host);
 }
@@ -125,7 +125,7 @@ TEST(the_fastest_proposal_runs)
             EXPECT(fake.proposal == (fixed ? 1 : 2) && fake.questions == 1, "%d", fake.proposal);
         }
         for (int i = 0; i < OUT * IN; i++) EXPECT_NEAR(dweight[0][i], dweight[1][i], 1e-4);
-        char *kept = vt_test_owned(vt_choices_text(f.state.choices));
+        char *kept = vt_test_owned(vt_choices_text(f.cuda.choices));
         EXPECT(strstr(kept, "product ") != NULL && !f.state.failed);
     }
 }

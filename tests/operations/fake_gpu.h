@@ -1,4 +1,4 @@
-/* The state of a CUDA back end without a GPU behind it, for the host code of cuda/ that works on it: workspace and
+/* What a CUDA back end has without a GPU behind it, for the host code of cuda/ that works on it: workspace and
  * memory are the host's. */
 #ifndef VT_TESTS_OPERATIONS_FAKE_GPU_H
 #define VT_TESTS_OPERATIONS_FAKE_GPU_H
@@ -45,19 +45,21 @@ static inline cudaError_t no_error(void)
     return cudaSuccess;
 }
 
-static inline void open_fake_gpu(vt_cuda_state *state)
+/* Of a back end whose `state` is a vt_cuda_state. */
+static inline void open_fake_gpu(vt_backend *backend)
 {
     gpu_is_full = false;
     blocks_taken = 0;
-    *state = (vt_cuda_state){.common = {.workspace = take_workspace, .fail = note_failure, .multiprocessors = 4},
-                             .choices = vt_choices_open("a test", NULL)};
+    *(vt_cuda_state *)backend->state =
+        (vt_cuda_state){.common = {.workspace = take_workspace, .fail = note_failure, .multiprocessors = 4}};
+    backend->choices = vt_choices_open("a test", NULL);
 }
 
-static inline void close_fake_gpu(vt_cuda_state *state)
+static inline void close_fake_gpu(vt_backend *backend)
 {
     EXPECT(blocks_taken == 0, "%d blocks of memory are left", blocks_taken);
-    vt_choices_close(&state->choices);
-    free(state->workspace);
+    vt_choices_close(&backend->choices);
+    free(((vt_cuda_state *)backend->state)->workspace);
 }
 
 #endif

@@ -67,7 +67,7 @@ static void close_path_of_cudnn(vt_backend *backend)
     vt_graph_plans_close(own->state.cudnn);
     free(own->state.cudnn);
     EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
-    close_fake_gpu(&own->state);
+    close_fake_gpu(backend);
     vt_backend_close(&own->plain);
     free(own);
 }
@@ -79,8 +79,8 @@ static vt_backend *open_path_of_cudnn(void)
     own_state *own = vt_allocate(1, sizeof *own, "a test");
     memset(&fake, 0, sizeof fake);
     for (int i = 0; i < PROPOSALS; i++) fake.notes[i] = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
-    open_fake_gpu(&own->state);
     *backend = (vt_backend){.state = own, .check = check_path, .zero = zero, .close = close_path_of_cudnn};
+    open_fake_gpu(backend);
     vt_cuda_fill_kernels(backend);
     own->state.cudnn = open_fake_cudnn();
     return backend;

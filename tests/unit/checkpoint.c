@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/choices.h"
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "checkpoint/inside.h"
@@ -240,38 +241,29 @@ TEST(a_checkpoint_with_or_without_an_average)
     }
 }
 
-static char *taken_choices;
-
-static char *some_choices(vt_backend *backend)
-{
-    (void)backend;
-    return vt_text_copy("a machine\nproduct 1 2 3\n");
-}
-
-static void take_choices(vt_backend *backend, const char *text)
-{
-    (void)backend;
-    taken_choices = vt_text_copy(text);
-}
-
 /* What a GPU's back end chose by timing; a back end that chooses nothing saves none and wants none. */
 TEST(choices_come_back)
 {
+    const int64_t key = 2;
     for (int i = 0; i < 3; i++) {
         SCOPED(model) saved, loaded;
         vt_run_progress progress = {0};
+        vt_choices *chosen = vt_choices_open("a machine", NULL), *taken = vt_choices_open("a machine", NULL);
+        uint64_t value = 3;
         bool damaged = true;
+        vt_choices_add(chosen, "product", &key, 1, &value, 1);
         open_model(&saved, NULL, NULL);
-        if (i > 0) saved.rig.backend->choices_text = some_choices;
+        if (i > 0) saved.rig.backend->choices = chosen;
         const char *path = save(&saved, i == 0 ? "none" : i == 1 ? "some" : "ignored");
         open_model(&loaded, NULL, NULL);
-        if (i < 2) loaded.rig.backend->choices_take = take_choices;
+        if (i < 2) loaded.rig.backend->choices = taken;
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
         vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_run_length){.run = 10});
-        EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
-        if (i == 1) EXPECT_TEXT(taken_choices, "a machine\nproduct 1 2 3\n");
-        free(taken_choices);
-        taken_choices = NULL;
+        value = 0;
+        EXPECT(vt_choices_find(taken, "product", &key, 1, &value, 1) == (i == 1), "case %d", i);
+        EXPECT(value == (i == 1 ? 3 : 0), "case %d", i);
+        vt_choices_close(&chosen);
+        vt_choices_close(&taken);
     }
 }
 
