@@ -219,9 +219,7 @@ static vt_attention_choice *find_shape(struct vt_attention_choices *choices, con
                                     KERNELS_VERSION};
     for (size_t i = 0; i < choices->count; i++)
         if (memcmp(&choices->all[i].shape, &shape, sizeof shape) == 0) return &choices->all[i];
-    vt_cuda_state *state = c->backend->state;
-    if (state->recording) state->recording_lacks = true; /* building and choosing wait for the GPU */
-    if (state->recording) return NULL;
+    if (vt_cuda_ends_recording(c->backend->state, VT_CUDA_WOULD_WAIT)) return NULL;
     if (choices->count == sizeof choices->all / sizeof *choices->all) return NULL;
     vt_attention_choice *of = &choices->all[choices->count++];
     of->shape = shape;

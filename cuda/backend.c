@@ -14,21 +14,11 @@ static vt_cuda_state *state_of(vt_backend *backend)
     return backend->state;
 }
 
-/* While a step is recorded, a failure ends only the recording: the step is then run without it, and a failure that
- * recurs is reported. */
-static bool fails_recording(vt_cuda_state *state, const char *why)
-{
-    if (!state->recording) return false;
-    if (!state->recording_lacks) state->recording_fault = why;
-    state->recording_lacks = true;
-    return true;
-}
-
 bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess) return true;
     vt_cuda_state *state = state_of(backend);
-    if (fails_recording(state, what)) return false;
+    if (vt_cuda_ends_recording(state, what)) return false;
     state->failed = true;
     vt_error_note(__FILE__, __LINE__, "%s failed on GPU %d (%s): %s", what, state->device, state->device_name,
                   cudaGetErrorString(error));
@@ -37,7 +27,7 @@ bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what)
 
 static void cuda_fail(vt_backend *backend, const char *sentence)
 {
-    if (fails_recording(state_of(backend), "an operation of a library")) return;
+    if (vt_cuda_ends_recording(state_of(backend), "an operation of a library")) return;
     state_of(backend)->failed = true;
     vt_error_note(__FILE__, __LINE__, "%s", sentence);
 }
@@ -252,8 +242,7 @@ static bool cuda_record_begin(vt_backend *backend)
     cudaError_t error = cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeThreadLocal);
     if (error != cudaSuccess) return refuse_recording(state, cudaGetErrorString(error));
     state->recording = true;
-    state->recording_lacks = false;
-    state->recording_fault = "an operation needed memory, or a choice by timing";
+    state->recording_fault = NULL;
     return true;
 }
 
@@ -263,9 +252,9 @@ static bool cuda_record_end(vt_backend *backend)
     cudaGraph_t graph = NULL;
     state->recording = false;
     cudaError_t error = cudaStreamEndCapture(state->stream, &graph);
-    if (error == cudaSuccess && !state->recording_lacks) error = cudaGraphInstantiate(&state->graph, graph, 0);
+    if (error == cudaSuccess && state->recording_fault == NULL) error = cudaGraphInstantiate(&state->graph, graph, 0);
     if (graph != NULL) cudaGraphDestroy(graph);
-    if (state->recording_lacks) return refuse_recording(state, state->recording_fault);
+    if (state->recording_fault != NULL) return refuse_recording(state, state->recording_fault);
     if (error != cudaSuccess) return refuse_recording(state, cudaGetErrorString(error));
     state->record_failures = 0;
     return true;
@@ -304,11 +293,8 @@ static void *cuda_workspace(vt_backend *backend, size_t bytes)
 {
     vt_cuda_state *state = state_of(backend);
     if (bytes <= state->workspace_bytes) return state->workspace;
-    if (state->recording) { /* it can't grow now: this recording fails, and is tried again after a step that makes it
-                               grow */
-        state->recording_lacks = true;
-        return NULL;
-    }
+    /* it can't grow now: the recording is tried again after a step that makes it grow */
+    if (vt_cuda_ends_recording(state, VT_CUDA_WOULD_WAIT)) return NULL;
     drop_recording(state);
     cuda_release(backend, state->workspace);
     state->workspace = NULL;

@@ -106,10 +106,7 @@ const vt_graph_plan *vt_graph_plan_find(const vt_graph_operation *operation, con
         vt_graph_plan *plan = cudnn->plans[i];
         if (plan->operation == operation && memcmp(plan->key, key, bytes) == 0) return plan;
     }
-    if (state->recording) { /* choosing waits for the GPU */
-        state->recording_lacks = true;
-        return NULL;
-    }
+    if (vt_cuda_ends_recording(state, VT_CUDA_WOULD_WAIT)) return NULL;
     cudnn->plans = vt_grow(cudnn->plans, cudnn->plan_count, sizeof(vt_graph_plan *), "cuDNN's plans");
     vt_graph_plan *plan = cudnn->plans[cudnn->plan_count++] = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
     plan->operation = operation;

@@ -226,10 +226,7 @@ bool vt_product_multiply(vt_backend *backend, vt_product_key *key, const void *a
     key->aligned_bias = bias != NULL ? vt_alignment_of(bias) : 0;
     vt_product_plan *plan = find_plan(products, key);
     const bool is_new = plan == NULL;
-    if (is_new && state->recording) { /* choosing waits for the GPU */
-        state->recording_lacks = true;
-        return true;
-    }
+    if (is_new && vt_cuda_ends_recording(state, VT_CUDA_WOULD_WAIT)) return true;
     if (is_new) plan = add_plan(backend, key, a, b, d, bias);
     if (!plan->works || !set_bias(products->library, plan, bias)) return false;
     const bool done = run_once(&(product_call){backend, plan, a, b, d});

@@ -36,8 +36,7 @@ typedef struct {
     int device;
     bool failed;
     bool recording;
-    bool recording_lacks;        /* the step needed memory or a choice that can't be made while recording */
-    const char *recording_fault; /* what of it failed */
+    const char *recording_fault; /* why this recording fails; NULL: it does not so far */
     int record_failures;         /* in a row: after a few, recording is no longer tried */
     cudaGraphExec_t graph;       /* the recorded step; NULL: none, or its workspace has moved */
     void *workspace;             /* of operations */
@@ -58,6 +57,17 @@ _Static_assert(offsetof(vt_cuda_state, events) - offsetof(vt_cuda_state, streams
 _Static_assert(offsetof(vt_cuda_state, device_name) - offsetof(vt_cuda_state, events) ==
                    VT_CUDA_EVENTS * sizeof(cudaEvent_t),
                "events holds all of them");
+
+/* While a step is recorded, what fails, or can't be done meanwhile, ends only the recording: the step is then run
+ * without it, and a failure that recurs is reported. False: no step is recorded. */
+static inline bool vt_cuda_ends_recording(vt_cuda_state *state, const char *why)
+{
+    if (state->recording && state->recording_fault == NULL) state->recording_fault = why;
+    return state->recording;
+}
+
+/* Where something would wait for the GPU. */
+#define VT_CUDA_WOULD_WAIT "an operation needed memory, or a choice by timing"
 
 /* Notes a failure of the runtime or a library, with `what` naming the operation, unless one was noted before. False if
  * `error` is one. */

@@ -236,12 +236,13 @@ TEST(a_new_convolution_ends_a_recording)
     own->state.recording = true;
     b->convolution_forward(b, &shape, vt_matrix_make(NULL, 64, 4), vt_matrix_make(NULL, 8, 256),
                            vt_matrix_make(NULL, 8, 8));
-    EXPECT(own->state.recording_lacks && fake.runs == 0);
-    own->state.recording = own->state.recording_lacks = false;
+    EXPECT(own->state.recording_fault != NULL && fake.runs == 0);
+    own->state.recording = false;
+    own->state.recording_fault = NULL;
     run_forward(b);
     own->state.recording = true;
     run_forward(b);
-    EXPECT(!own->state.recording_lacks);
+    EXPECT(own->state.recording_fault == NULL);
 }
 
 TEST(convolutions_that_cudnn_lacks_are_named)

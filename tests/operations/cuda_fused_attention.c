@@ -515,13 +515,14 @@ TEST(a_new_attention_ends_a_recording)
     open_fixture(&f, false);
     f.state.recording = true;
     forward(&f, 0);
-    EXPECT(f.state.recording_lacks && fake.timings == 0 && fake.questions == 0);
-    f.state.recording = f.state.recording_lacks = false;
+    EXPECT(f.state.recording_fault != NULL && fake.timings == 0 && fake.questions == 0);
+    f.state.recording = false;
+    f.state.recording_fault = NULL;
     forward(&f, 0);
     f.state.recording = true;
     fake.runs = 0;
     forward(&f, 0);
-    EXPECT(!f.state.recording_lacks && fake.runs == 1);
+    EXPECT(f.state.recording_fault == NULL && fake.runs == 1);
 }
 
 TEST(refusals_of_cudnn_are_reported)

@@ -172,11 +172,11 @@ TEST(a_new_shape_ends_a_recording)
     const int asked = fake.questions;
     f.state.recording = true;
     f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
-    EXPECT(fake.products == 2 && !f.state.recording_lacks);
+    EXPECT(fake.products == 2 && f.state.recording_fault == NULL);
     vt_matrix less = x.own, fewer = y.own;
     less.rows = fewer.rows = ROWS - 1;
     f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, NULL, fewer);
-    EXPECT(f.state.recording_lacks && fake.products == 2 && fake.questions == asked && !f.state.failed);
+    EXPECT(f.state.recording_fault != NULL && fake.products == 2 && fake.questions == asked && !f.state.failed);
     f.state.recording = false;
     f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, NULL, fewer);
     EXPECT(fake.products == 3 && fake.questions > asked);
