@@ -300,18 +300,6 @@ static int list_gradients(const head_view *h, const backward_buffers *b, const p
     return 3;
 }
 
-/* Rows first … of the head's columns = scale · from, whose rows are `width` apart. */
-static void unpack_rows(const head_view *h, const float *from, int64_t width, int64_t first, int64_t rows, float scale,
-                        const vt_matrix *to)
-{
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t index = (first + r) * to->stride + h->column, d = 0;
-        const float *row = from + r * width;
-        for (; d + LANES <= h->dim; d += LANES) store_elements(to, index + d, scale * load(row + d));
-        for (; d < h->dim; d++) set_element(to, index + d, scale * row[d]);
-    }
-}
-
 static void begin_keys(const head_view *h, const backward_arguments *a, key_block *k, int64_t first)
 {
     padded to = pad(h, a->terms);

@@ -189,18 +189,6 @@ static lines_ahead ahead_of_queries(const backward_unit *u, const backward_argum
     return ahead;
 }
 
-/* dq = scale · dqueries. */
-static void store_dqueries(const head_view *h, const backward_arguments *a, const float *dqueries, int64_t first,
-                           int64_t queries)
-{
-    for (int64_t i = 0; i < queries; i++) {
-        int64_t index = (h->batch * h->shape->queries + first + i) * a->dq.stride + h->column, d = 0;
-        const float *row = dqueries + i * h->width;
-        for (; d + LANES <= h->dim; d += LANES) store_elements(&a->dq, index + d, h->scale * load(row + d));
-        if (d < h->dim) store_some(&a->dq, index + d, h->scale * load(row + d), h->dim - d);
-    }
-}
-
 /* A panel of keys against a block of queries. */
 static void backward_panel(const head_view *h, const backward_arguments *a, const backward_buffers *b,
                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys, bool add)
@@ -239,7 +227,8 @@ static void backward_queries(const backward_unit *u, const backward_arguments *a
         if (key - block->first >= seen) continue; /* the queries see none of these */
         backward_panel(h, a, &part, first, queries, key, keys, u->index + panel > 0);
     }
-    if (u->index + 1 == a->keys.blocks) store_dqueries(h, a, b.dqueries, first, queries);
+    if (u->index + 1 == a->keys.blocks)
+        unpack_rows(h, b.dqueries, h->width, h->batch * h->shape->queries + first, queries, h->scale, &a->dq);
     __atomic_store_n(added, (int)u->index + 1, __ATOMIC_RELEASE);
 }
 

@@ -61,7 +61,19 @@ INLINE void pack_row(const vt_matrix *from, int64_t index, int64_t count, float 
     for (; d < count; d++) to[d] = from->data[index + d];
 }
 
-/* Rows first … of the head's columns = scale · transposed from [dim × block]. */
+/* Rows first … of the head's columns = scale · from, whose rows are `width` apart. */
+static inline void unpack_rows(const head_view *h, const float *from, int64_t width, int64_t first, int64_t rows,
+                               float scale, const vt_matrix *to)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t index = (first + r) * to->stride + h->column, d = 0;
+        const float *row = from + r * width;
+        for (; d + LANES <= h->dim; d += LANES) store_elements(to, index + d, scale * load(row + d));
+        for (; d < h->dim; d++) set_element(to, index + d, scale * row[d]);
+    }
+}
+
+/* The same, of `from` transposed: [dim × block]. */
 static inline void unpack_transposed(const head_view *h, const float *from, int64_t block, int64_t first, int64_t rows,
                                      float scale, const vt_matrix *to)
 {
