@@ -20,7 +20,6 @@ struct vt_attention_choices {
     vt_backend own; /* the table of operations before this file replaced its rows */
     vt_attention_engine preference;
     vt_attention_engine ran; /* last */
-    int capability;          /* the GPU's compute capability, its major number; 0: not asked yet */
     size_t count;
     vt_attention_choice all[64];
 };
@@ -35,14 +34,9 @@ bool vt_attention_is_masked(const vt_attention_shape *shape)
     return vt_attention_seen(shape, 0) < shape->keys;
 }
 
-static bool is_hopper(struct vt_attention_choices *choices)
+static bool is_hopper(const vt_backend *backend)
 {
-    int device = 0;
-    if (choices->capability == 0 &&
-        (cudaGetDevice(&device) != cudaSuccess ||
-         cudaDeviceGetAttribute(&choices->capability, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess))
-        choices->capability = -1;
-    return choices->capability == 9;
+    return ((const vt_cuda_state *)backend->state)->capability == 9;
 }
 
 /* ---- the engines ---- */
@@ -63,8 +57,7 @@ static bool run_own(void *context)
  * is below -88.7 (pytorch#196678, cudnn-frontend#628). */
 static bool cudnn_fits(const vt_attention_call *c)
 {
-    if (c->pass != VT_ATTENTION_FORWARD && c->shape->keys % 128 == 64 && is_hopper(choices_of(c->backend)))
-        return false;
+    if (c->pass != VT_ATTENTION_FORWARD && c->shape->keys % 128 == 64 && is_hopper(c->backend)) return false;
     return vt_fused_attention_fits(c);
 }
 
@@ -72,8 +65,7 @@ static bool cudnn_fits(const vt_attention_call *c)
 static bool wgmma_fits(const vt_attention_call *c)
 {
     const vt_matrix operands[] = {c->q, c->k, c->v, c->out, c->dout, c->dq, c->dk, c->dv};
-    return is_hopper(choices_of(c->backend)) &&
-           vt_wgmma_attention_fits(c->shape, operands, c->pass != VT_ATTENTION_FORWARD);
+    return is_hopper(c->backend) && vt_wgmma_attention_fits(c->shape, operands, c->pass != VT_ATTENTION_FORWARD);
 }
 
 static bool run_wgmma(void *context)
@@ -152,7 +144,7 @@ static vt_attention_engine choose_by_rule(const vt_attention_call *c)
     /* NVIDIA's front end (cudnn-frontend, scaled_dot_product_flash_attention.h, set_deterministic_algorithm) describes
      * the graph of VT_ATTENTION_REPEATABLE for GPUs of compute capability 9, and chooses engines by their numbers for
      * newer ones. */
-    if (!is_hopper(choices_of(c->backend)) || !can_serve(c, VT_ATTENTION_CUDNN)) return VT_ATTENTION_OWN;
+    if (!is_hopper(c->backend) || !can_serve(c, VT_ATTENTION_CUDNN)) return VT_ATTENTION_OWN;
     if (is_moderate(c) && !has_room(c)) {
         vt_log_warning("deterministic: the GPU has no memory left for the workspace of cuDNN's attention; vitrain's "
                        "own runs, which rounds in other places than a run with cuDNN's");
@@ -329,6 +321,6 @@ bool vt_attention_has(vt_backend *backend, vt_attention_engine engine)
 {
     const vt_cuda_state *state = backend->state;
     if (engine == VT_ATTENTION_CUDNN) return state->cudnn != NULL;
-    if (engine == VT_ATTENTION_WGMMA) return engines[engine].run != NULL && is_hopper(state->attention);
+    if (engine == VT_ATTENTION_WGMMA) return engines[engine].run != NULL && is_hopper(backend);
     return engine == VT_ATTENTION_OWN;
 }

@@ -344,7 +344,7 @@ static bool tf32_is_off(void)
     return value != NULL && strcmp(value, "0") == 0;
 }
 
-static vt_status choose_device(int local_rank, int *device)
+vt_status vt_backend_choose_gpu(int local_rank)
 {
     vt_status status = VT_OK;
     int count = 0;
@@ -354,17 +354,10 @@ static vt_status choose_device(int local_rank, int *device)
                  ? "; with one, its driver is missing (libcuda.so.1) or older than this program's CUDA"
                  : "");
     VT_CHECK(count > 0, "this machine has no GPU (CUDA_VISIBLE_DEVICES hides it?); --device=cpu runs without one");
-    *device = local_rank % count;
-    error = cudaSetDevice(*device);
-    VT_CHECK(error == cudaSuccess, "GPU %d can't be used: %s", *device, cudaGetErrorString(error));
+    error = cudaSetDevice(local_rank % count);
+    VT_CHECK(error == cudaSuccess, "GPU %d can't be used: %s", local_rank % count, cudaGetErrorString(error));
 done:
     return status;
-}
-
-vt_status vt_backend_choose_gpu(int local_rank)
-{
-    int device = 0;
-    return choose_device(local_rank, &device);
 }
 
 static vt_status open_streams(vt_cuda_state *state)
@@ -387,11 +380,13 @@ static vt_status open_device(vt_backend *backend, int local_rank)
     vt_cuda_state *state = state_of(backend);
     struct cudaDeviceProp properties;
     cudaError_t error = cudaSuccess;
-    VT_TRY(choose_device(local_rank, &state->device));
-    error = cudaGetDeviceProperties(&properties, state->device);
+    VT_TRY(vt_backend_choose_gpu(local_rank));
+    error = cudaGetDevice(&state->device);
+    if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, state->device);
     VT_CHECK(error == cudaSuccess, "can't read the properties of GPU %d: %s", state->device, cudaGetErrorString(error));
     snprintf(state->device_name, sizeof state->device_name, "%s", properties.name);
     state->common.multiprocessors = properties.multiProcessorCount;
+    state->capability = properties.major;
     VT_CHECK(properties.major >= 8,
              "GPU %d (%s) has compute capability %d.%d; 8.0 (Ampere) is the least that has bfloat16. --device=cpu runs "
              "without it",

@@ -34,6 +34,7 @@ typedef struct {
     };
     char device_name[256];
     int device;
+    int capability; /* to compute, its major number */
     bool failed;
     bool recording;
     const char *recording_fault; /* why this recording fails; NULL: it does not so far */

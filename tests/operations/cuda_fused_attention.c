@@ -18,8 +18,7 @@ static struct {
     size_t version; /* of cuDNN */
     double own_time, cudnn_time, wgmma_time;
     bool wgmma_refuses;
-    size_t memory;  /* all of it free unless gpu_is_full */
-    int capability; /* to compute */
+    size_t memory; /* all of it free unless gpu_is_full */
     int own_runs, wgmma_runs;
 } gpu;
 
@@ -84,19 +83,6 @@ static cudaError_t fake_mem_info(size_t *available, size_t *total)
     return cudaSuccess;
 }
 
-static cudaError_t fake_device(int *device)
-{
-    *device = 0;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_attribute(int *value, enum cudaDeviceAttr name, int device)
-{
-    EXPECT(name == cudaDevAttrComputeCapabilityMajor && device == 0);
-    *value = gpu.capability;
-    return cudaSuccess;
-}
-
 static bool wgmma_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
                           vt_matrix out, float *log_sum)
 {
@@ -125,8 +111,6 @@ static bool wgmma_backward(vt_backend *backend, const vt_attention_shape *shape,
 #define vt_cuda_time_all fake_time_all
 #define cudaPeekAtLastError no_error
 #define cudaMemGetInfo fake_mem_info
-#define cudaGetDevice fake_device
-#define cudaDeviceGetAttribute fake_attribute
 #define vt_cudnn_open fused_open
 #define vt_cudnn_close fused_close
 #define vt_cudnn_version fused_version
@@ -198,10 +182,10 @@ static void open_fixture(fixture *f, bool deterministic)
     gpu.cudnn_time = 1;
     gpu.wgmma_time = 0.5;
     gpu.memory = (size_t)1 << 30;
-    gpu.capability = 9;
     f->backend = (vt_backend){.state = f, .attention_forward = own_forward, .attention_backward = own_backward};
     open_fake_gpu(&f->backend);
     f->state.fixed_choices = deterministic;
+    f->state.capability = 9;
     f->memory = aligned_alloc(64, 16 * TOKENS * WIDTH * sizeof *f->memory);
     VT_ASSERT(f->memory != NULL);
     f->state.cudnn = fused_open(&f->backend);
@@ -380,7 +364,7 @@ TEST(with_deterministic_a_rule_chooses)
     EXPECT(fake.ids.count == VT_FUSED_DQ_SUM - 1 && pointer_of(VT_FUSED_DQ_SUM) == NULL);
     fixture_close(&f);
     open_fixture(&f, true);
-    gpu.capability = 10;
+    f.state.capability = 10;
     forward(&f, 0);
     EXPECT(gpu.own_runs == 1 && fake.questions == 0);
     fixture_close(&f);
@@ -407,7 +391,7 @@ TEST(choices_of_a_checkpoint_are_used)
     char *kept = vt_test_owned(vt_choices_text(f.backend.choices));
     fixture_close(&f);
     open_fixture(&f, true);
-    gpu.capability = 8;
+    f.state.capability = 8;
     EXPECT(vt_choices_take(f.backend.choices, kept) == 1);
     forward(&f, 0);
     EXPECT(gpu.own_runs == 0 && fake.runs == 1 && fake.timings == 0);
@@ -469,7 +453,7 @@ TEST(wgmma_attention_needs_its_gpu)
     EXPECT(choice_has(&f.backend, VT_ATTENTION_WGMMA));
     fixture_close(&f);
     open_fixture(&f, true);
-    gpu.capability = 10;
+    f.state.capability = 10;
     attend_wide(&f, 0);
     EXPECT(gpu.own_runs == 2 && gpu.wgmma_runs == 0 && !choice_has(&f.backend, VT_ATTENTION_WGMMA));
     fixture_close(&f);
