@@ -18,8 +18,7 @@ enum { PATIENCE = 10 }; /* a run that holds no lock has ended when it has made n
 static vt_progress_figures figures_of(const vt_run_files *run)
 {
     enum { RECENT = 20 };
-    vt_progress_figures figures = {.validation_loss = vt_table_value(&run->epochs, -1, "valid_loss"),
-                                   .history = {.run = 1}};
+    vt_progress_figures figures = {.validation_loss = vt_table_value(&run->epochs, -1, "valid_loss")};
     double epochs = vt_table_value(&run->plan, 0, "epochs"), batch = vt_table_value(&run->plan, 0, "global_batch_size");
     double steps = vt_table_value(&run->plan, 0, "steps_per_epoch"), done = vt_table_value(&run->steps, -1, "step");
     figures.epochs = isfinite(epochs) ? (int64_t)epochs : 0;

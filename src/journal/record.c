@@ -93,8 +93,8 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     char *images = vt_text_format("%s/images", options->run_directory);
     vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
     record->run = *options;
-    record->shown = (vt_progress_figures){
-        .epochs = options->epochs, .steps = options->steps_per_epoch, .validation_loss = NAN, .history = {.run = 1}};
+    record->shown =
+        (vt_progress_figures){.epochs = options->epochs, .steps = options->steps_per_epoch, .validation_loss = NAN};
     VT_TRY(open_metrics(options, &record->metrics));
     VT_TRY(vt_output_make_directory(images));
     VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));

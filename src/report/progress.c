@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/whole.h"
 
 enum { LONGEST_BAR = 40, SHORTEST_BAR = 8, HISTORY = 16, PIECES = 8, PIECE_SIZE = 64 };
 
@@ -29,41 +30,33 @@ struct vt_progress {
 void vt_sparkline_add(vt_sparkline *line, double value)
 {
     if (!isfinite(value)) return;
-    if (line->used == VT_SPARKLINE_BUCKETS &&
-        line->counts[line->used - 1] == line->run) { /* when full, pairs are averaged */
-        for (int i = 0; i < VT_SPARKLINE_BUCKETS / 2; i++) {
-            line->sums[i] = line->sums[2 * i] + line->sums[2 * i + 1];
-            line->counts[i] = line->counts[2 * i] + line->counts[2 * i + 1];
-        }
-        line->used /= 2;
-        line->run *= 2;
+    if (line->count == (int64_t)VT_SPARKLINE_BUCKETS << line->doublings) { /* full: pairs become one */
+        for (int i = 0; i < VT_SPARKLINE_BUCKETS / 2; i++) line->sums[i] = line->sums[2 * i] + line->sums[2 * i + 1];
+        line->doublings++;
     }
-    if (line->used == 0 || line->counts[line->used - 1] == line->run) {
-        line->sums[line->used] = 0;
-        line->counts[line->used++] = 0;
-    }
-    line->sums[line->used - 1] += value;
-    line->counts[line->used - 1]++;
+    const int64_t run = INT64_C(1) << line->doublings;
+    double *sum = &line->sums[line->count / run];
+    if (line->count++ % run == 0) *sum = 0;
+    *sum += value;
 }
 
 void vt_sparkline_format(const vt_sparkline *line, int columns, char text[VT_SPARKLINE_SIZE])
 {
     static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     double values[VT_SPARKLINE_BUCKETS], low = INFINITY, high = -INFINITY;
-    int shown = line->used < columns ? line->used : columns;
+    const int64_t run = INT64_C(1) << line->doublings, used = vt_quotient_up(line->count, run);
+    const int64_t shown = vt_smaller(used, columns);
     text[0] = '\0';
     if (shown < 2) return;
-    for (int i = 0; i < shown; i++) {
-        double sum = 0, count = 0;
-        for (int j = i * line->used / shown; j < (i + 1) * line->used / shown; j++) {
-            sum += line->sums[j];
-            count += (double)line->counts[j];
-        }
-        values[i] = sum / count;
+    for (int64_t i = 0; i < shown; i++) {
+        const int64_t begin = i * used / shown, end = (i + 1) * used / shown;
+        double sum = 0;
+        for (int64_t j = begin; j < end; j++) sum += line->sums[j];
+        values[i] = sum / (double)(vt_smaller(end * run, line->count) - begin * run);
         low = fmin(low, values[i]);
         high = fmax(high, values[i]);
     }
-    for (int i = 0; i < shown; i++)
+    for (int64_t i = 0; i < shown; i++)
         strcat(text, blocks[high > low ? (int)(7.999 * (values[i] - low) / (high - low)) : 0]);
 }
 

@@ -10,12 +10,11 @@
 
 enum { VT_SPARKLINE_BUCKETS = 64, VT_SPARKLINE_SIZE = 3 * VT_SPARKLINE_BUCKETS + 1 };
 
-/* The whole history of a value in little memory: means over `run` values each. Begin with {.run = 1}. */
+/* The whole history of a value in little memory. Start with {0}. */
 typedef struct {
-    double sums[VT_SPARKLINE_BUCKETS];
-    int64_t counts[VT_SPARKLINE_BUCKETS];
-    int64_t run;
-    int used;
+    double sums[VT_SPARKLINE_BUCKETS]; /* of 2^doublings values each; the last one may be of fewer */
+    int64_t count;                     /* of all values */
+    int doublings;
 } vt_sparkline;
 
 /* Ignores NaN and infinity. */

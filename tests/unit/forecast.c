@@ -197,17 +197,21 @@ TEST(tables)
 TEST(sparklines)
 {
     char text[VT_SPARKLINE_SIZE];
-    vt_sparkline line = {.run = 1};
+    vt_sparkline line = {0};
     vt_sparkline_format(&line, 8, text);
     EXPECT(text[0] == '\0');
     for (int i = 0; i < 8; i++) vt_sparkline_add(&line, i);
     vt_sparkline_format(&line, 8, text);
     EXPECT_TEXT(text, "▁▂▃▄▅▆▇█");
-    vt_sparkline many = {.run = 1};
+    vt_sparkline many = {0};
     for (int i = 0; i < 100000; i++) vt_sparkline_add(&many, 100000 - i);
     vt_sparkline_add(&many, NAN);
     vt_sparkline_format(&many, 8, text);
     EXPECT_TEXT(text, "█▇▆▅▄▃▂▁");
+    vt_sparkline equal = {0}; /* the last sum is of one value, the others of two */
+    for (int i = 0; i < VT_SPARKLINE_BUCKETS + 1; i++) vt_sparkline_add(&equal, 3);
+    vt_sparkline_format(&equal, 8, text);
+    EXPECT_TEXT(text, "▁▁▁▁▁▁▁▁");
 }
 
 /* Odd data must not break a chart: no points, one point, constant, NaN, huge. */
