@@ -295,7 +295,7 @@ static vt_status step_seconds(initial *init, int64_t rollout, double *seconds)
     }
     config->ranks = init->data.ranks;
     VT_TRY(vt_layouts_plan(config, &init->hardware, &layouts));
-    init->chosen.layout = *vt_layouts_fastest(&layouts);
+    init->chosen.layout = *vt_layouts_fastest(&layouts, NULL);
     *seconds = init->chosen.layout.fits ? init->chosen.layout.cost.step : INFINITY;
 done:
     vt_layouts_close(&layouts);

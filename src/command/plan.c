@@ -117,20 +117,6 @@ static void print_run(const vt_config *config, const vt_hardware *hardware, cons
                      vt_number_duration(seconds, run), energy, 1e-12 * o->flops / o->cost.step);
 }
 
-/* Is it the first of its grid that fits, or, if none does, the first of all? */
-static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
-{
-    const vt_option_cost *own = &layouts->options[index];
-    for (int64_t i = 0; i < layouts->count; i++) {
-        const vt_option_cost *other = &layouts->options[i];
-        if (i == index || own->tensor != other->tensor || own->context != other->context ||
-            own->pipeline != other->pipeline)
-            continue;
-        if (own->fits ? other->fits && i < index : other->fits || i < index) return false;
-    }
-    return true;
-}
-
 /* Prints the best of each grid, and a few that would be faster but don't fit. */
 static void print_table(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts, bool all)
 {
@@ -139,8 +125,8 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
     print_head(config, hardware);
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *o = &layouts->options[i];
-        bool wanted = o->fits ? shown < SHOWN && is_best_of_grid(layouts, i)
-                              : too_large < SHOWN_TOO_LARGE && (fitting == 0 || is_best_of_grid(layouts, i));
+        const bool has_room = o->fits ? shown < SHOWN : too_large < SHOWN_TOO_LARGE;
+        const bool wanted = has_room && ((!o->fits && fitting == 0) || vt_layouts_fastest(layouts, o) == o);
         fitting += o->fits;
         if (!all && !wanted) continue;
         print_row(config, o, terminal);
@@ -148,7 +134,7 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
         too_large += !o->fits;
     }
     vt_print("\n");
-    if (fitting > 0) print_run(config, hardware, vt_layouts_fastest(layouts));
+    if (fitting > 0) print_run(config, hardware, vt_layouts_fastest(layouts, NULL));
     vt_print("%ld layouts, %ld of them fit%s.\n%s--csv has all figures, also memory by purpose.\n"
              "tp with s: sequence_parallel. Time to read data is not counted.\n",
              layouts->count, fitting, all ? "" : "; here the fastest that fits of each grid",
@@ -171,7 +157,7 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
 static void print_offload(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
     char waiting[VT_NUMBER_SIZE], sent[VT_NUMBER_SIZE];
-    const vt_option_cost *o = vt_layouts_fastest(layouts);
+    const vt_option_cost *o = vt_layouts_fastest(layouts, NULL);
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     vt_print_wrapped(
         "offload_activations: with the fastest layout that fits, activations take %s of pinned host memory a rank, and "

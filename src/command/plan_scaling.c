@@ -94,7 +94,7 @@ static void plan_one(scaling *kind, int i, const vt_config *config, const vt_har
     vt_layouts layouts = {NULL, 0};
     double *row = kind->rows[i];
     const bool divides = vt_layouts_plan(config, hardware, &layouts) == VT_OK;
-    const vt_option_cost *best = divides ? vt_layouts_fastest(&layouts) : NULL;
+    const vt_option_cost *best = divides ? vt_layouts_fastest(&layouts, NULL) : NULL;
     if (!divides) vt_error_clear();
     for (int c = 0; c < COLUMNS; c++) row[c] = NAN;
     row[RANKS] = (double)config->ranks;

@@ -231,9 +231,14 @@ int64_t vt_layouts_steps(const vt_config *config)
     return config->num_epochs * (config->limit_nsamples / config->global_batch_size);
 }
 
-const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts)
+const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts, const vt_option_cost *grid)
 {
-    for (int64_t i = 0; i < layouts->count; i++)
-        if (layouts->options[i].fits) return &layouts->options[i];
-    return &layouts->options[0];
+    const vt_option_cost *first = NULL;
+    for (const vt_option_cost *o = layouts->options; o < layouts->options + layouts->count; o++) {
+        if (grid != NULL && (o->tensor != grid->tensor || o->context != grid->context || o->pipeline != grid->pipeline))
+            continue;
+        if (o->fits) return o;
+        if (first == NULL) first = o;
+    }
+    return first;
 }

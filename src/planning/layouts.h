@@ -35,8 +35,9 @@ extern const char *const vt_recompute_words[];
 /* Optimizer steps of the run; 0: only the data could tell. */
 int64_t vt_layouts_steps(const vt_config *config);
 
-/* The first layout that fits, or, if none does, the first of all. */
-const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts);
+/* The first layout that fits, or, if none does, the first of all; only of those with the grid of `grid`, unless that is
+ * NULL. */
+const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts, const vt_option_cost *grid);
 
 /* One layout, that of `config` itself (data_parallel set): the worst of each stage's first rank and of its rank with
  * most tokens. */
