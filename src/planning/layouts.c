@@ -7,27 +7,22 @@
 
 /* ---- one layout ---- */
 
-/* A stage's first rank, and its first one with most tokens, of those that attend and of those of its residual stream.
- */
-static vt_status ranks_of_stage(const vt_config *config, int stage, int *first, int *busiest)
+/* A stage's first rank with most tokens, of those that attend and of those of its residual stream. */
+static int busiest_of_stage(const vt_config *config, const vt_layout *layout, int stage)
 {
-    vt_status status = VT_OK;
-    vt_layout layout;
+    const int64_t tokens = vt_model_kind_of(config)->tokens(config);
     int64_t most = -1;
-    int64_t tokens = vt_model_kind_of(config)->tokens(config);
-    VT_TRY(vt_layout_make(config, (int)config->ranks, &layout));
-    for (int rank = 0; rank < layout.ranks; rank++) {
-        if (vt_layout_coordinate(&layout, rank, VT_AXIS_DATA) != 0 ||
-            vt_layout_coordinate(&layout, rank, VT_AXIS_PIPELINE) != stage)
+    int busiest = 0;
+    for (int rank = 0; rank < layout->ranks; rank++) {
+        if (vt_layout_coordinate(layout, rank, VT_AXIS_DATA) != 0 ||
+            vt_layout_coordinate(layout, rank, VT_AXIS_PIPELINE) != stage)
             continue;
-        if (most < 0) *first = rank;
-        int64_t here = vt_parallel_tokens(&layout, rank, false, tokens).count * tokens +
-                       vt_parallel_tokens(&layout, rank, config->sequence_parallel, tokens).count;
-        if (here > most) *busiest = rank;
+        int64_t here = vt_parallel_tokens(layout, rank, false, tokens).count * tokens +
+                       vt_parallel_tokens(layout, rank, config->sequence_parallel, tokens).count;
+        if (here > most) busiest = rank;
         if (here > most) most = here;
     }
-done:
-    return status;
+    return busiest;
 }
 
 /* Plans one rank of a stage. Of all ranks that it is called for, `option` keeps the largest memory and the slowest
@@ -63,6 +58,7 @@ vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, 
 {
     vt_status status = VT_OK;
     double passes = 0;
+    vt_layout layout;
     const int ranks = (int)config->ranks;
     const int per_node = hardware->ranks_per_node > 0 ? (int)hardware->ranks_per_node : ranks;
     int *node_of = vt_allocate((size_t)ranks, sizeof *node_of, "the search for layouts");
@@ -78,14 +74,14 @@ vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, 
                                .recompute = (vt_recompute)config->recompute};
     const bool on_gpu = hardware->kind == VT_MACHINE_GPU;
     vt_plan_options planned = {.node_of = node_of, .device_memory = on_gpu, .draws_ahead = on_gpu};
+    VT_TRY(vt_layout_make(config, ranks, &layout));
     for (int stage = 0; stage < config->pipeline_parallel; stage++) {
+        const int first = vt_layout_first(&layout, stage), busiest = busiest_of_stage(config, &layout, stage);
         double pass = 0;
-        int busiest = 0;
-        VT_TRY(ranks_of_stage(config, stage, &planned.rank, &busiest));
+        planned.rank = first;
         VT_TRY(take_rank(config, hardware, &planned, stage, option, &pass));
-        const bool is_first = planned.rank == busiest;
         planned.rank = busiest;
-        if (!is_first) VT_TRY(take_rank(config, hardware, &planned, stage, option, &pass));
+        if (busiest != first) VT_TRY(take_rank(config, hardware, &planned, stage, option, &pass));
         passes += pass;
     }
     if (config->pipeline_parallel > 1) vt_cost_add_stages(config, hardware, passes, &option->cost);

@@ -143,8 +143,7 @@ static void append_pass(vt_text *html, const trace *row, double y, double scale)
 static void append_stage(vt_text *html, const vt_run_files *run, const timeline *all, const step_sum *drawn, int stage)
 {
     const double y = stage * (BAR + GAP), scale = (WIDTH - LEFT - RIGHT) / drawn->length;
-    int rank = 0;
-    while (vt_layout_coordinate(&all->layout, rank, VT_AXIS_PIPELINE) != stage) rank++;
+    const int rank = vt_layout_first(&all->layout, stage);
     trace row = open_trace(run, rank);
     vt_text_append(html, "<g><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">stage %d</text>", LEFT - 8, y + 17, stage);
     append_rectangle(html, LEFT, y, WIDTH - LEFT - RIGHT, WAITING, " opacity=\".35\">");
