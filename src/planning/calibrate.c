@@ -48,12 +48,15 @@ static void add_rates(const bench *b, double wall, int turn, double rates[KINDS]
  * over when the slowest is done, as in a step, which goes on when the last message is there. Where ranks share cores,
  * one that is done, or has not begun, leaves its core to the others, so that the ranks' own times would say too little.
  */
-static vt_status time_steps(const bench *b, vt_practice *practice, double median[KINDS])
+static vt_status measure_steps(const bench *b, const vt_config *config, int64_t samples, double median[KINDS])
 {
     static const double LEAST_SECONDS = 0.1;
     vt_status status = VT_OK;
+    vt_practice *practice = NULL;
     double rates[KINDS][TURNS];
     int64_t steps = 1;
+    vt_times_open(b->backend);
+    VT_TRY(vt_world_agree(b->world, vt_practice_open(config, samples, b->backend, &practice)));
     for (int turn = -1; turn < TURNS; turn++) {
         vt_times_open(b->backend);
         vt_world_most(b->world, 0);
@@ -68,15 +71,6 @@ static vt_status time_steps(const bench *b, vt_practice *practice, double median
     }
     for (int kind = 0; kind < KINDS; kind++) median[kind] = vt_median(rates[kind], TURNS);
 done:
-    return status;
-}
-
-static vt_status measure_steps(const bench *b, const vt_config *config, int64_t samples, double median[KINDS])
-{
-    vt_practice *practice = NULL;
-    vt_times_open(b->backend);
-    vt_status status = vt_world_agree(b->world, vt_practice_open(config, samples, b->backend, &practice));
-    if (status == VT_OK) status = time_steps(b, practice, median);
     vt_times_close(b->backend);
     vt_practice_close(&practice);
     return status;
@@ -139,7 +133,7 @@ static void start_operations(const bench *b)
     for (int i = 0; i < 100; i++) b->backend->residual_add(b->backend, x, x, &none, x);
 }
 
-/* As in time_steps. */
+/* As in measure_steps. */
 static double seconds_of(const bench *b, void (*run)(const bench *b))
 {
     enum { CALLS = 3 };
