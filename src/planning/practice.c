@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/bfloat16.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "source/sources.h"
@@ -38,19 +37,6 @@ float *vt_practice_numbers(int64_t count, uint32_t stream)
     }
     for (int64_t i = DRAWN; i < count; i++) numbers[i] = numbers[i - DRAWN];
     return numbers;
-}
-
-vt_status vt_practice_fill(vt_backend *backend, void *memory, size_t bytes)
-{
-    static uint16_t noise[1 << 16];
-    enum { COUNT = sizeof noise / sizeof noise[0] };
-    float *numbers = vt_practice_numbers(COUNT, 0);
-    for (int i = 0; i < COUNT; i++) noise[i] = vt_bfloat16_round(numbers[i]);
-    free(numbers);
-    for (size_t at = 0; at < bytes; at += sizeof noise)
-        backend->copy_from_host(backend, (char *)memory + at, noise,
-                                bytes - at < sizeof noise ? bytes - at : sizeof noise);
-    return backend->check(backend);
 }
 
 void vt_practice_words(float *numbers, int64_t count, int64_t vocabulary)

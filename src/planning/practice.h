@@ -24,10 +24,6 @@ float *vt_practice_numbers(int64_t count, uint32_t stream);
 /* Puts words of a vocabulary, int32_t, in the place of such numbers. */
 void vt_practice_words(float *numbers, int64_t count, int64_t vocabulary);
 
-/* Fills memory of the back end with random bfloat16 numbers; two of them, read as one float32, lie between -1 and 1,
- * too. */
-vt_status vt_practice_fill(vt_backend *backend, void *memory, size_t bytes);
-
 /* ---- step_times.c ---- */
 
 /* Makes a step that doesn't count, then `steps` that are timed, and prints a table of their operations, the longest

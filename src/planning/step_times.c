@@ -1,20 +1,30 @@
 #include "planning/practice.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/arena.h"
 #include "backend/times.h"
+#include "base/bfloat16.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/text.h"
 
-/* Memory full of random numbers. */
+/* Memory full of random bfloat16 numbers; two of them, read as one float32, lie between -1 and 1, too. */
 static vt_status open_noise(vt_backend *backend, size_t bytes, vt_arena *arena)
 {
+    static uint16_t noise[1 << 16];
+    enum { COUNT = sizeof noise / sizeof noise[0] };
     vt_status status = VT_OK;
+    float *numbers = vt_practice_numbers(COUNT, 0);
+    for (int i = 0; i < COUNT; i++) noise[i] = vt_bfloat16_round(numbers[i]);
+    free(numbers);
     VT_TRY(vt_arena_open(backend, bytes, arena));
-    VT_TRY(vt_practice_fill(backend, arena->base, bytes));
+    for (size_t at = 0; at < bytes; at += sizeof noise)
+        backend->copy_from_host(backend, arena->base + at, noise,
+                                bytes - at < sizeof noise ? bytes - at : sizeof noise);
+    VT_TRY(backend->check(backend));
 done:
     return status;
 }
