@@ -15,10 +15,8 @@ enum { SAMPLES = 1, SAMPLES_ON_GPU = 32 };
 static void print_processor(void)
 {
     static const char *const fields[] = {"model name", "CPU implementer", "CPU part"};
-    unsigned char cores[VT_CORES_BYTES];
     char line[512];
     vt_text name = {0};
-    int count = 0;
     FILE *file = fopen("/proc/cpuinfo", "r");
     while (file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '\n') { /* of the first core */
         line[strcspn(line, "\n")] = '\0';
@@ -28,9 +26,7 @@ static void print_processor(void)
                 vt_text_append(&name, "%s%s", name.length > 0 ? ", " : "", i == 0 ? value : line);
     }
     if (file != NULL) fclose(file);
-    vt_threads_cores(cores);
-    for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
-    const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
+    const int count = vt_threads_core_count(), domains = vt_threads_domains(VT_NUMA_DOMAINS);
     vt_print("processor: %s; %d core%s for this process in %d NUMA domain%s\n",
              name.length > 0 ? name.characters : "unknown", count, count == 1 ? "" : "s", domains,
              domains == 1 ? "" : "s");
