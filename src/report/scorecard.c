@@ -16,14 +16,20 @@ static double hours_at(const vt_table *table, int64_t row)
     return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
 }
 
-/* The rows from `first` on that are of one channel, or of one lead: they follow one another. */
+/* The rows from `first` on that are of one channel, or of one lead, which follow one another; the table goes on to own
+ * them. */
 static vt_table part_at(const vt_table *table, int64_t first, bool of_lead)
 {
+    vt_table part = *table;
     int64_t end = first + 1;
     while (end < table->rows && (of_lead ? hours_at(table, end) == hours_at(table, first)
                                          : strcmp(table->labels.names[end], table->labels.names[first]) == 0))
         end++;
-    return vt_table_part(table, first, end - first);
+    part.rows = end - first;
+    part.values += first * table->names.count;
+    part.labels.names += first;
+    if (part.units.count > 0) part.units.names += first;
+    return part;
 }
 
 static int64_t count_channels(const vt_table *table)

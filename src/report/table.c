@@ -95,16 +95,6 @@ const double *vt_table_column(const vt_table *table, const char *name)
     return column >= 0 && table->rows > 0 ? table->values + column : NULL;
 }
 
-vt_table vt_table_part(const vt_table *table, int64_t first, int64_t count)
-{
-    vt_table part = *table;
-    part.rows = count;
-    part.values += first * table->names.count;
-    part.labels.names += first;
-    if (part.units.count > 0) part.units.names += first;
-    return part;
-}
-
 vt_status vt_table_need(const vt_table *table, const char *path, const char *const *columns)
 {
     vt_status status = VT_OK;

@@ -26,9 +26,6 @@ int64_t vt_table_find(const vt_table *table, const char *name);
 /* Values of a column, names.count apart: pointers into the table; NULL if there is no such column, or no row. */
 const double *vt_table_column(const vt_table *table, const char *name);
 
-/* Some rows of a table with labels, which goes on to own them. */
-vt_table vt_table_part(const vt_table *table, int64_t first, int64_t count);
-
 /* Fails if one of these columns, which NULL ends, is missing. */
 vt_status vt_table_need(const vt_table *table, const char *path, const char *const *columns);
 
