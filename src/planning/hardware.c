@@ -47,30 +47,23 @@ static const vt_row table[] = {
     {.kind = VT_ROW_END}};
 static const vt_row *const rows = &table[1];
 
-static vt_status take_value(const vt_yaml_node *key, const vt_yaml_node *value, vt_hardware *hardware)
-{
-    vt_status status = VT_OK;
-    char *advice = vt_row_advice(rows, NULL, key->text, "");
-    const vt_row *row = vt_row_find(rows, key->text);
-    VT_CHECK(row != NULL, "%s:%zu:%zu: unknown key '%.80s'%s", VT_YAML_PLACE(key), key->text, advice);
-    VT_TRY(vt_row_read(row, value, hardware));
-done:
-    free(advice);
-    return status;
-}
-
 static vt_status read_entry(const vt_yaml_entry *entry, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    char found[96];
+    char found[96], *advice = NULL;
     VT_CHECK(entry->value->kind == VT_YAML_MAPPING, "%s:%zu:%zu: '%.60s' should be a mapping of keys, found %s",
              VT_YAML_PLACE(entry->value), entry->key->text, vt_yaml_describe(entry->value, found));
     VT_TRY(vt_yaml_entries(entry->value));
     *hardware = (vt_hardware){.name = ""};
     vt_rows_start(rows, hardware);
     snprintf(hardware->name, sizeof hardware->name, "%.60s", entry->key->text);
-    for (size_t i = 0; i < entry->value->entry_count; i++)
-        VT_TRY(take_value(entry->value->entries[i].key, entry->value->entries[i].value, hardware));
+    for (size_t i = 0; i < entry->value->entry_count; i++) {
+        const vt_yaml_entry *given = &entry->value->entries[i];
+        const vt_row *row = vt_row_find(rows, given->key->text);
+        if (row == NULL) advice = vt_row_advice(rows, NULL, given->key->text, "");
+        VT_CHECK(row != NULL, "%s:%zu:%zu: unknown key '%.80s'%s", VT_YAML_PLACE(given->key), given->key->text, advice);
+        VT_TRY(vt_row_read(row, given->value, hardware));
+    }
     for (const vt_row *row = rows; row->kind != VT_ROW_END; row++)
         VT_CHECK(!vt_row_is_unset(row, hardware), "%s:%zu:%zu: '%.60s' lacks %s", VT_YAML_PLACE(entry->key),
                  entry->key->text, row->name);
@@ -87,6 +80,7 @@ static vt_status read_entry(const vt_yaml_entry *entry, vt_hardware *hardware)
     for (int i = 0; i < VT_WORK_COUNT; i++)
         if (hardware->work_fraction[i] == 0) hardware->work_fraction[i] = hardware->memory_fraction;
 done:
+    free(advice);
     return status;
 }
 
