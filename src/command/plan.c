@@ -56,13 +56,11 @@ static double energy_kwh(const vt_config *config, const vt_hardware *hardware, d
 static void print_csv(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
     int64_t steps = vt_layouts_steps(config);
-    vt_print(
-        "tensor_parallel,context_parallel,pipeline_parallel,data_parallel,zero_stage,sequence_parallel,recompute,"
-        "grad_accumulation,"
-        "micro_batch,fits,stage,memory_bytes,parameters,gradients,optimizer,activations,data,workspace,step_seconds,"
-        "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,link_seconds,bubble_"
-        "seconds,hidden_seconds,bound,host_bytes,"
-        "samples_per_second,tflops_per_rank,run_seconds,energy_kwh\n");
+    vt_print("tensor_parallel,context_parallel,pipeline_parallel,data_parallel,zero_stage,sequence_parallel,recompute,"
+             "grad_accumulation,micro_batch,fits,stage,memory_bytes,parameters,gradients,optimizer,activations,data,"
+             "workspace,step_seconds,");
+    for (int c = 0; c < VT_COST_COUNT; c++) vt_print("%s_seconds,", vt_cost_names[c]);
+    vt_print("hidden_seconds,bound,host_bytes,samples_per_second,tflops_per_rank,run_seconds,energy_kwh\n");
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *o = &layouts->options[i];
         double run = (double)steps * o->cost.step;
