@@ -115,35 +115,20 @@ done:
     return status;
 }
 
-/* ---- single operations ---- */
+/* ---- a single operation ---- */
 
-/* Memory itself: too much for any cache. */
-static void add_wide(const bench *b)
+/* Seconds of x + x over [rows, columns], as in measure_steps. */
+static double seconds_of_sum(const bench *b, int64_t rows, int64_t columns, int calls)
 {
     const vt_mask none = {.tokens = 1};
-    const vt_matrix x = vt_matrix_make(b->wide, WIDE_ELEMENTS / 4096, 4096);
-    b->backend->residual_add(b->backend, x, x, &none, x);
-}
-
-/* An operation on next to nothing, a hundred times. */
-static void start_operations(const bench *b)
-{
-    const vt_mask none = {.tokens = 1};
-    const vt_matrix x = vt_matrix_make(b->wide, 2, 16);
-    for (int i = 0; i < 100; i++) b->backend->residual_add(b->backend, x, x, &none, x);
-}
-
-/* As in measure_steps. */
-static double seconds_of(const bench *b, void (*run)(const bench *b))
-{
-    enum { CALLS = 3 };
+    const vt_matrix x = vt_matrix_make(b->wide, rows, columns);
     double times[TURNS + 1];
     for (int i = 0; i <= TURNS; i++) {
         vt_world_most(b->world, 0);
         const double begin = vt_clock_seconds();
-        for (int call = 0; call < CALLS; call++) run(b);
+        for (int call = 0; call < calls; call++) b->backend->residual_add(b->backend, x, x, &none, x);
         vt_world_most(b->world, 0);
-        times[i] = vt_world_most(b->world, vt_clock_seconds() - begin) / CALLS;
+        times[i] = vt_world_most(b->world, vt_clock_seconds() - begin) / calls;
     }
     return vt_median(times + 1, TURNS);
 }
@@ -245,9 +230,11 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world
     VT_TRY(vt_world_agree(world,
                           backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)elements * sizeof(float), &wide)));
     b.wide = wide;
-    hardware->memory_gb_s = 1e-9 * 3 * sizeof(float) * WIDE_ELEMENTS / seconds_of(&b, add_wide);
+    /* memory itself, by too much for any cache; and starting an operation, by next to nothing */
+    hardware->memory_gb_s =
+        1e-9 * 3 * sizeof(float) * WIDE_ELEMENTS / seconds_of_sum(&b, WIDE_ELEMENTS / 4096, 4096, 3);
     hardware->memory_fraction = 1;
-    hardware->operation_us = 1e4 * seconds_of(&b, start_operations);
+    hardware->operation_us = 1e6 * seconds_of_sum(&b, 2, 16, 300);
     VT_TRY(measure_messages(&b, hardware));
     backend->release(backend, wide);
     wide = NULL;
