@@ -583,6 +583,9 @@ test_report() {
     "$VITRAIN" report $run >/dev/null
     cmp <(sed 's/as of [-0-9: ]*//' before) <(sed 's/as of [-0-9: ]*//' $run/report.html)
     refuses "metrics.csv" -- "$VITRAIN" report data
+    mkfifo page # is not replaced by a file
+    refuses "--output=page: that is a device or a pipe" -- "$VITRAIN" report $run --output=page
+    [ -p page ]
 }
 
 # TensorBoard's picture is the file's; but of a wind, whose file has the colours of a difference, it is drawn in turbo, too.
