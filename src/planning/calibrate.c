@@ -44,10 +44,10 @@ static void add_rates(const bench *b, double wall, int turn, double rates[KINDS]
     for (int kind = 0; kind < KINDS; kind++) rates[kind][turn] = done[kind] / (seconds[kind] / sum * wall);
 }
 
-/* The median of some turns of steps; the first doesn't count. All ranks begin together and do the same, and a turn is
- * over when the slowest is done, as in a step, which goes on when the last message is there. Where ranks share cores,
- * one that is done, or has not begun, leaves its core to the others, so that the ranks' own times would say too little.
- */
+/* The median of some turns of a practice run's steps; the first turn doesn't count. All ranks begin together and do the
+ * same, and a turn is over when the slowest is done, as in a step, which goes on when the last message is there. Where
+ * ranks share cores, one that is done, or has not begun, leaves its core to the others, so that the ranks' own times
+ * would say too little. */
 static vt_status measure_steps(const bench *b, const vt_config *config, int64_t samples, double median[KINDS])
 {
     static const double LEAST_SECONDS = 0.1;
