@@ -23,8 +23,8 @@ typedef struct {
     int64_t epoch;         /* epochs done and validated, so the index of the current one, from 0 */
     int64_t epoch_steps;   /* steps of the current epoch that are done: all of them if only its validation is missing */
     int64_t epoch_samples; /* sum of their samples */
-    int64_t epoch_skipped; /* those of them without an update (on_nonfinite) */
-    int64_t skipped;       /* the same, of all steps */
+    int64_t epoch_skipped; /* those of them that are not in epoch_loss: without an update (on_nonfinite), or before */
+    int64_t skipped;       /* of all steps, those without an update */
     int64_t skipped_in_row;
     int64_t restart_step;            /* with which the learning rate's schedule last began anew; -1: not known */
     int64_t batch, training_samples; /* of the run that made the checkpoint that was read; 0: not known */

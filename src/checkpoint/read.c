@@ -95,7 +95,8 @@ vt_status vt_checkpoint_progress(vt_tensor_file *index, vt_run_progress *progres
     return read_rows(index, rows_of_run, progress);
 }
 
-/* Where num_iters ended the first epoch early, a run with more to do continues that epoch. */
+/* Where num_iters ended the first epoch early, a run with more to do continues that epoch. The steps before are in none
+ * of its sums. */
 static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
 {
     const int64_t most = config->num_iters;
@@ -103,7 +104,7 @@ static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
     const bool ended_early = (progress->step + 1) * progress->batch <= progress->training_samples;
     if (is_first && progress->batch > 0 && ended_early && (most == VT_UNSET_INTEGER || most > progress->step)) {
         progress->epoch = 0;
-        progress->epoch_steps = progress->step;
+        progress->epoch_steps = progress->epoch_skipped = progress->step;
     }
 }
 
