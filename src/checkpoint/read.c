@@ -22,14 +22,14 @@ static const attribute rows_of_run[] = {
     {"step", offsetof(vt_run_progress, step), false, false},
     {"epoch", offsetof(vt_run_progress, epoch), false, false},
     {"epoch_steps", offsetof(vt_run_progress, epoch_steps), false, false},
-    {"epoch_samples", offsetof(vt_run_progress, epoch_samples), false, false},
+    {"epoch_samples", offsetof(vt_run_progress, epoch_sums.samples), false, false},
     {"epoch_skipped", offsetof(vt_run_progress, epoch_skipped), false, true},
     {"skipped", offsetof(vt_run_progress, skipped), false, true},
     {"skipped_in_row", offsetof(vt_run_progress, skipped_in_row), false, true},
     {"restart_step", offsetof(vt_run_progress, restart_step), false, true},
-    {"epoch_loss", offsetof(vt_run_progress, epoch_loss), true, false},
-    {"epoch_seconds", offsetof(vt_run_progress, epoch_seconds), true, false},
-    {"epoch_data_seconds", offsetof(vt_run_progress, epoch_waited), true, true},
+    {"epoch_loss", offsetof(vt_run_progress, epoch_sums.loss), true, false},
+    {"epoch_seconds", offsetof(vt_run_progress, epoch_sums.seconds), true, false},
+    {"epoch_data_seconds", offsetof(vt_run_progress, epoch_sums.waited), true, true},
     {"epoch_forward_seconds", offsetof(vt_run_progress, epoch_times.forward), true, true},
     {"epoch_backward_seconds", offsetof(vt_run_progress, epoch_times.backward), true, true},
     {"epoch_communication_seconds", offsetof(vt_run_progress, epoch_times.communication), true, true},
@@ -92,7 +92,10 @@ done:
 vt_status vt_checkpoint_progress(vt_tensor_file *index, vt_run_progress *progress)
 {
     *progress = (vt_run_progress){.restart_step = -1, .validation_samples = -1};
-    return read_rows(index, rows_of_run, progress);
+    const vt_status status = read_rows(index, rows_of_run, progress);
+    progress->epoch_sums.steps = progress->epoch_steps;
+    progress->epoch_sums.updates = progress->epoch_steps - progress->epoch_skipped;
+    return status;
 }
 
 /* Where num_iters ended the first epoch early, a run with more to do continues that epoch. The steps before are in none

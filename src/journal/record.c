@@ -174,22 +174,11 @@ done:
     return status;
 }
 
-static void add_step(vt_step_sums *sums, const vt_record_step_figures *figures)
-{
-    sums->steps++;
-    sums->samples += figures->samples;
-    sums->seconds += figures->seconds;
-    if (isfinite(figures->gradient_norm)) {
-        sums->updates++;
-        sums->loss += figures->loss;
-    }
-    sums->waited += figures->waited;
-}
-
 /* The time left is estimated from all time since the first step, validation included. */
-static void show_progress(vt_record *record, const vt_run_progress *progress, const vt_record_step_figures *figures)
+static void show_progress(vt_record *record, const vt_run_progress *progress, const vt_step_figures *figures)
 {
     vt_progress_figures *shown = &record->shown;
+    const vt_step_sums *sums = &progress->epoch_sums;
     const double now = vt_clock_seconds();
     if (record->first_step == 0) {
         record->first_step = progress->step;
@@ -198,15 +187,15 @@ static void show_progress(vt_record *record, const vt_run_progress *progress, co
     shown->epoch = progress->epoch + 1;
     shown->step = progress->epoch_steps;
     shown->loss = figures->loss;
-    shown->samples_per_sec = (double)progress->epoch_samples / progress->epoch_seconds;
-    shown->data_wait = progress->epoch_waited / progress->epoch_seconds;
+    shown->samples_per_sec = (double)sums->samples / sums->seconds;
+    shown->data_wait = sums->waited / sums->seconds;
     const int64_t left = (shown->epochs - shown->epoch + 1) * shown->steps - shown->step;
     shown->seconds_left = (double)left * (now - record->begin) / (double)(progress->step - record->first_step + 1);
     vt_sparkline_add(&shown->history, figures->loss);
     vt_progress_show(record->progress, shown);
 }
 
-vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_record_step_figures *figures)
+vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
     vt_step_sums *unlogged = &progress->unlogged;
@@ -219,7 +208,7 @@ vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_
                        (double)figures->samples / figures->seconds, figures->waited / figures->seconds, exponential));
     show_progress(record, progress, figures);
     if (record->run.config->log_every == 0) return VT_OK;
-    add_step(unlogged, figures);
+    vt_step_sums_add(unlogged, figures);
     if (progress->step % record->run.config->log_every != 0) return VT_OK;
     vt_log_info("step %ld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec", progress->step,
                 mean_loss(unlogged), figures->gradient_norm, figures->shown_learning_rate,
@@ -230,19 +219,9 @@ done:
     return status;
 }
 
-static vt_step_sums sums_of_epoch(const vt_run_progress *progress)
-{
-    return (vt_step_sums){.steps = progress->epoch_steps,
-                          .samples = progress->epoch_samples,
-                          .updates = progress->epoch_steps - progress->epoch_skipped,
-                          .seconds = progress->epoch_seconds,
-                          .loss = progress->epoch_loss,
-                          .waited = progress->epoch_waited};
-}
-
 vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, double shown_learning_rate)
 {
-    vt_step_sums sums = sums_of_epoch(progress);
+    vt_step_sums sums = progress->epoch_sums;
     if (record == NULL) return VT_OK;
     vt_log_info("Time taken for epoch %ld is %f sec, avg %f samples/sec", progress->epoch + 1, sums.seconds,
                 (double)sums.samples / sums.seconds);
@@ -299,10 +278,10 @@ static vt_status add_epoch(const vt_record *record, const vt_run_progress *progr
                            const vt_evaluation *validation)
 {
     vt_text line = {0};
-    const vt_step_sums sums = sums_of_epoch(progress);
-    const double numbers[] = {mean_loss(&sums), validation->loss,     validation->baseline_loss,
-                              sums.seconds,     (double)sums.samples, validation->seconds,
-                              sums.waited,      times->forward,       times->backward,
+    const vt_step_sums *sums = &progress->epoch_sums;
+    const double numbers[] = {mean_loss(sums),  validation->loss,      validation->baseline_loss,
+                              sums->seconds,    (double)sums->samples, validation->seconds,
+                              sums->waited,     times->forward,        times->backward,
                               times->optimizer, times->communication};
     vt_text_append(&line, "%ld,%ld", progress->step, progress->epoch + 1);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) append_number(&line, numbers[i]);
@@ -336,9 +315,9 @@ vt_status vt_record_validation(vt_record *record, const vt_run_progress *progres
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     log_scores(record, validation);
-    const vt_step_sums trained = sums_of_epoch(progress);
     if (record->run.scores->tell_epoch != NULL)
-        record->run.scores->tell_epoch(progress->epoch + 1, record->run.epochs, mean_loss(&trained), validation);
+        record->run.scores->tell_epoch(progress->epoch + 1, record->run.epochs, mean_loss(&progress->epoch_sums),
+                                       validation);
     VT_TRY(write_validation_points(record, progress->step, validation));
     VT_TRY(add_epoch(record, progress, &times, validation));
     char *page = vt_text_format("%s/report.html", record->run.run_directory);

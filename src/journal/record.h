@@ -39,20 +39,10 @@ vt_status vt_record_start(vt_record *record, double train_loss, const vt_evaluat
 /* Logs the memory in use, of this process or of the GPU, in GB as the tutorials count them; `what` says when. */
 void vt_record_memory(vt_backend *backend, const char *what);
 
-/* What the run's progress doesn't say of a step. */
-typedef struct {
-    int64_t samples;
-    double waited;  /* seconds, of those below */
-    double seconds; /* that the step took, waiting for data included */
-    double loss;
-    double gradient_norm;                      /* before clipping */
-    double learning_rate, shown_learning_rate; /* that the step was made with; that curves show */
-} vt_record_step_figures;
-
-/* After every step, which is in `progress` but for its loss: adds its row to metrics.csv, and redraws the progress bar.
+/* After every step, which is in `progress` already: adds its row to metrics.csv, and redraws the progress bar.
  * With log_every, every N-th step also adds a line to the log and points to the curves: means over the steps since the
  * last points, whose sums are in progress->unlogged. */
-vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_record_step_figures *figures);
+vt_status vt_record_step(vt_record *record, vt_run_progress *progress, const vt_step_figures *figures);
 
 /* After the last step of an epoch. Takes progress->unlogged, as vt_record_step does. */
 vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, double shown_learning_rate);

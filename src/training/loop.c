@@ -103,28 +103,19 @@ done:
     return status;
 }
 
-/* After one step: writes metrics.csv and the curves, and adds to the sums of the epoch. */
-static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double seconds)
+/* After one step: adds to the sums of the epoch, and writes metrics.csv and the curves. */
+static vt_status note_step(vt_loop *loop, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
-    vt_trainer *trainer = loop->trainer;
     vt_run_progress *progress = &loop->progress;
     progress->step = figures->step;
     progress->epoch_steps++;
-    progress->epoch_samples += figures->samples;
+    progress->epoch_times = loop->trainer->times;
     progress->validation_loss = NAN;
-    vt_record_step_figures step = {.samples = figures->samples,
-                                   .waited = figures->waited,
-                                   .seconds = seconds,
-                                   .loss = figures->loss,
-                                   .gradient_norm = figures->gradient_norm,
-                                   .learning_rate = figures->learning_rate,
-                                   .shown_learning_rate =
-                                       vt_learning_rate_shown(trainer->config, trainer->length, figures->step)};
-    VT_TRY(vt_record_step(loop->record, progress, &step));
+    vt_step_sums_add(&progress->epoch_sums, figures);
+    VT_TRY(vt_record_step(loop->record, progress, figures));
     if (isfinite(figures->gradient_norm)) {
         loop->finite_steps++;
-        progress->epoch_loss += figures->loss;
         progress->skipped_in_row = 0;
     } else {
         VT_TRY(note_skipped(loop, figures));
@@ -135,13 +126,13 @@ done:
 
 /* A step whose data are bad. If a later step has been started, the bad one counts as skipped; otherwise the run ends as
  * if it had never begun. The error stays noted. */
-static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double seconds)
+static void note_bad_data(vt_loop *loop, const vt_step_figures *figures)
 {
     vt_error cause;
     loop->bad_data = true;
     if (loop->trainer->pending == 0) return;
     vt_error_move_out(&cause);
-    if (note_step(loop, figures, seconds) != VT_OK) vt_error_clear();
+    if (note_step(loop, figures) != VT_OK) vt_error_clear();
     vt_error_move_in(&cause);
 }
 
@@ -159,13 +150,11 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
             char sample[1024];
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
         }
-        const double now = vt_clock_seconds(), seconds = now - loop->step_begin;
-        loop->progress.epoch_seconds += seconds;
-        loop->progress.epoch_waited += figures.waited;
-        if (status == VT_OK) status = note_step(loop, &figures, seconds);
-        if (figures.bad_data) note_bad_data(loop, &figures, seconds);
-        loop->progress.epoch_times = trainer->times;
+        const double now = vt_clock_seconds();
+        figures.seconds = now - loop->step_begin;
         loop->step_begin = now;
+        if (status == VT_OK) status = note_step(loop, &figures);
+        if (figures.bad_data) note_bad_data(loop, &figures);
         if (status != VT_OK) goto done;
     }
 done:
@@ -288,7 +277,7 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
 {
     const vt_step_times own = loop->progress.epoch_times;
     const double measured = own.forward + own.backward + own.communication + own.optimizer;
-    const double factor = (loop->progress.epoch_seconds - loop->progress.epoch_waited) / measured;
+    const double factor = (loop->progress.epoch_sums.seconds - loop->progress.epoch_sums.waited) / measured;
     if (loop->trainer->backend->shares_host_memory || measured <= 0) return own;
     return (vt_step_times){factor * own.forward, factor * own.backward, factor * own.communication,
                            factor * own.optimizer};
@@ -351,7 +340,7 @@ static vt_status finish_step(vt_loop *loop)
 
 static void log_waiting(vt_loop *loop)
 {
-    const double percent = 100 * loop->progress.epoch_waited / loop->progress.epoch_seconds;
+    const double percent = 100 * loop->progress.epoch_sums.waited / loop->progress.epoch_sums.seconds;
     vt_log_info("  Waited for data %.2f %% of the time", percent);
     if (loop->replaced > 0)
         vt_log_warning("%ld samples of this epoch could not be read, and others took their place (skip_bad_samples)",

@@ -186,12 +186,15 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     trainer->shape.rollout = rollout;
     started->terms = trainer->shape.last_alone ? 1 : rollout;
     started->source = batch->source;
+    const int64_t step = trainer->steps_started + 1;
     const double rate = vt_learning_rate_at(trainer->config, trainer->length, trainer->steps_started);
-    started->figures = (vt_step_figures){.step = trainer->steps_started + 1,
-                                         .samples = batch->global_count,
-                                         .waited = batch->waited,
-                                         .learning_rate = rate,
-                                         .bad_sample = -1};
+    started->figures =
+        (vt_step_figures){.step = step,
+                          .samples = batch->global_count,
+                          .waited = batch->waited,
+                          .learning_rate = rate,
+                          .shown_learning_rate = vt_learning_rate_shown(trainer->config, trainer->length, step),
+                          .bad_sample = -1};
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
     if (vt_learning_rate_restarts(trainer->config, trainer->length, trainer->steps_started))
         vt_optimizer_restart(trainer->optimizer);

@@ -50,21 +50,6 @@ int64_t vt_trainer_micro_batch(const vt_config *config);
 
 /* ---- a step of a batch ---- */
 
-typedef struct {
-    int64_t step;    /* its number, 1 for the run's first */
-    double loss;     /* mean over the samples */
-    int64_t samples; /* of all ranks */
-    double waited;   /* seconds, for its batch */
-    double learning_rate;
-    double gradient_norm; /* before clipping; NAN or INFINITY: there was no update */
-    double loss_scale;    /* of the step to come (fp16), 1 without one */
-    /* without an update: where the first NaN or Inf is */
-    int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: none */
-    const char *bad_parameter; /* whose gradient is not finite */
-    const char *target_fault;  /* what is wrong with that sample's target; NULL: nothing is known */
-    bool bad_data;             /* the data are to blame, as the error says */
-} vt_step_figures;
-
 /* Collective. Starts a step: forward → loss → backward ⇄ gradient sync, for each micro-batch, then finite check → clip
  * → optimizer. When the loss or a gradient is not finite no rank makes an update, and with on_nonfinite stop (but for
  * fp16, which then lowers its loss scale) none ever after. The batch may be gone when it returns. At most

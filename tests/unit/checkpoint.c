@@ -55,14 +55,11 @@ static const vt_run_progress somewhere = {
     .step = 3,
     .epoch = 1,
     .epoch_steps = 2,
-    .epoch_samples = SAMPLES,
     .restart_step = 2,
     .batch = 4, /* the configuration's */
     .training_samples = SAMPLES,
     .unlogged = {.steps = 3, .samples = 12, .updates = 2, .seconds = 0.25, .loss = 1.0 / 7, .waited = 0.125},
-    .epoch_loss = 1.0 / 3,
-    .epoch_seconds = 1e-9,
-    .epoch_waited = 0.5,
+    .epoch_sums = {.steps = 2, .samples = SAMPLES, .updates = 2, .seconds = 1e-9, .loss = 1.0 / 3, .waited = 0.5},
     .epoch_times = {.forward = 1, .backward = 2, .communication = 3, .optimizer = 4},
     .validation_loss = NAN,
     .best_loss = INFINITY,
@@ -105,7 +102,7 @@ static void check_round_trip(const char *name, const char *value)
     const vt_run_progress progress = load(save(&saved, value), &loaded, name, value);
     EXPECT(same_bits(&saved, &loaded));
     EXPECT(memcmp(&progress, &somewhere, sizeof progress) == 0, "step %ld, loss %g", progress.step,
-           progress.epoch_loss);
+           progress.epoch_sums.loss);
     train_steps(&saved, 3); /* dropout goes on where it was, too */
     train_steps(&loaded, 3);
     EXPECT(same_bits(&saved, &loaded));
