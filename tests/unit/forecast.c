@@ -169,6 +169,8 @@ TEST(meanings_of_channels)
     EXPECT_TEXT(vt_variable_of("t850").long_name, "temperature at 850 hPa");
     EXPECT_TEXT(vt_variable_of("z500").units, "m2 s-2");
     EXPECT_TEXT(vt_variable_of("u10").standard_name, "eastward_wind");
+    EXPECT(vt_variable_of("u10").height == 10 && vt_variable_of("u10").pressure == 0);
+    EXPECT(vt_variable_of("u850").height == 0 && vt_variable_of("u850").pressure == 850);
     EXPECT(vt_variable_of("t").standard_name == NULL && vt_variable_of("").standard_name == NULL);
     EXPECT(vt_variable_of("channel 3").units[0] == '\0');
 }

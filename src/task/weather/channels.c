@@ -10,7 +10,8 @@ typedef struct {
     double height;
 } known_variable;
 
-static const known_variable at_surface[] = {
+/* A single letter is followed by a pressure in hPa, as in "t850", unless a name before it is meant, as by "u10". */
+static const known_variable known_variables[] = {
     {"u10", "eastward_wind", "m s-1", "eastward wind at 10 m", 10},
     {"u10m", "eastward_wind", "m s-1", "eastward wind at 10 m", 10},
     {"v10", "northward_wind", "m s-1", "northward wind at 10 m", 10},
@@ -23,10 +24,6 @@ static const known_variable at_surface[] = {
     {"tp", "lwe_thickness_of_precipitation_amount", "m", "total precipitation", 0},
     {"sst", "sea_surface_temperature", "K", "sea surface temperature", 0},
     {"air_sig995", "air_temperature", "K", "temperature at sigma level 0.995", 0},
-};
-
-/* Followed by a pressure in hPa: "t850". */
-static const known_variable on_level[] = {
     {"u", "eastward_wind", "m s-1", "eastward wind", 0},
     {"v", "northward_wind", "m s-1", "northward wind", 0},
     {"t", "air_temperature", "K", "temperature", 0},
@@ -39,20 +36,15 @@ static const known_variable on_level[] = {
 vt_variable vt_variable_of(const char *name)
 {
     vt_variable variable = {NULL, "", "", 0, 0};
-    for (size_t i = 0; i < sizeof at_surface / sizeof at_surface[0]; i++) {
-        const known_variable *known = &at_surface[i];
-        if (strcmp(name, known->name) != 0) continue;
-        variable = (vt_variable){known->standard_name, known->units, "", known->height, 0};
-        snprintf(variable.long_name, sizeof variable.long_name, "%s", known->long_name);
-        return variable;
-    }
-    size_t digits = name[0] != '\0' ? strspn(name + 1, "0123456789") : 0;
-    int level = digits > 0 && digits <= 4 && name[1 + digits] == '\0' ? atoi(name + 1) : 0;
-    for (size_t i = 0; i < sizeof on_level / sizeof on_level[0] && level > 0; i++) {
-        const known_variable *known = &on_level[i];
-        if (name[0] != known->name[0]) continue;
-        variable = (vt_variable){known->standard_name, known->units, "", 0, level};
-        snprintf(variable.long_name, sizeof variable.long_name, "%s at %d hPa", known->long_name, level);
+    const size_t digits = name[0] != '\0' ? strspn(name + 1, "0123456789") : 0;
+    const int level = digits > 0 && digits <= 4 && name[1 + digits] == '\0' ? atoi(name + 1) : 0;
+    for (size_t i = 0; i < sizeof known_variables / sizeof known_variables[0]; i++) {
+        const known_variable *known = &known_variables[i];
+        const bool on_level = known->name[1] == '\0';
+        if (on_level ? level == 0 || name[0] != known->name[0] : strcmp(name, known->name) != 0) continue;
+        variable = (vt_variable){known->standard_name, known->units, "", known->height, on_level ? level : 0};
+        snprintf(variable.long_name, sizeof variable.long_name, on_level ? "%s at %d hPa" : "%s", known->long_name,
+                 level);
         return variable;
     }
     snprintf(variable.long_name, sizeof variable.long_name, "%s", name);
