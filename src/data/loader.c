@@ -66,13 +66,12 @@ static vt_slot *find_work(vt_loader *loader)
 /* With the lock held; it is released while the thread works. */
 static void work_on(vt_loader *loader, vt_slot *slot, vt_decoder *decoder)
 {
-    vt_error error;
     int64_t item = slot->next_item++;
     pthread_mutex_unlock(&loader->lock);
-    vt_status status = vt_slot_run(slot, item, decoder, &error);
+    vt_status status = vt_slot_run(slot, item, decoder);
     pthread_mutex_lock(&loader->lock);
     if (status != VT_OK) {
-        vt_slot_note_failure(slot, item, &error);
+        vt_slot_note_failure(slot, item);
         loader->failed = true;
     }
     slot->done_items++;

@@ -111,35 +111,29 @@ vt_status vt_slot_plan(vt_slot *slot, const vt_batch *batch)
     slot->planned = true;
     slot->items = slot->plan->item_count;
 done:
-    if (status != VT_OK) {
-        slot->failed = true;
-        slot->failed_item = -1;
-        vt_error_move_out(&slot->error);
-    }
+    if (status != VT_OK) vt_slot_note_failure(slot, -1);
     return status;
 }
 
-vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder, vt_error *error)
+vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder)
 {
     const vt_reading *reading = vt_source_reading(slot->options->source);
-    vt_status status = reading->run(slot->plan, item, decoder);
-    if (status == VT_OK) return VT_OK;
-    if (slot->options->skip_bad) {
-        vt_log_warning("skipped: %s", vt_error_text());
-        vt_error_clear();
-        reading->retry(slot->plan, item, decoder, slot->bad);
-        return VT_OK;
-    }
-    vt_error_move_out(error);
-    return status;
+    const vt_status status = reading->run(slot->plan, item, decoder);
+    if (status == VT_OK || !slot->options->skip_bad) return status;
+    vt_log_warning("skipped: %s", vt_error_text());
+    vt_error_clear();
+    reading->retry(slot->plan, item, decoder, slot->bad);
+    return VT_OK;
 }
 
-void vt_slot_note_failure(vt_slot *slot, int64_t item, const vt_error *error)
+void vt_slot_note_failure(vt_slot *slot, int64_t item)
 {
+    vt_error error;
+    vt_error_move_out(&error);
     if (slot->failed && slot->failed_item <= item) return;
     slot->failed = true;
     slot->failed_item = item;
-    slot->error = *error;
+    slot->error = error;
 }
 
 vt_status vt_slot_read_constant(vt_slot *slot)

@@ -29,11 +29,12 @@ void vt_slot_close(vt_slot *slot);
 /* Takes the sampler's batch, with its `steps`, and makes the plan that reads it. An error is kept in the slot. */
 vt_status vt_slot_plan(vt_slot *slot, const vt_batch *batch);
 
-/* Does an item; *error is set when it fails. With skip_bad, samples that cannot be read are marked instead. */
-vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder, vt_error *error);
+/* Does an item. With skip_bad, samples that cannot be read are marked, instead of an error. */
+vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder);
 
-/* Several items may fail: the error of the lowest one is the batch's, whichever came first. */
-void vt_slot_note_failure(vt_slot *slot, int64_t item, const vt_error *error);
+/* Takes the error of this thread, which did the item. Several items may fail: that of the lowest one is the batch's,
+ * whichever came first. */
+void vt_slot_note_failure(vt_slot *slot, int64_t item);
 
 /* The batch of a constant source: read here, once. */
 vt_status vt_slot_read_constant(vt_slot *slot);
