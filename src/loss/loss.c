@@ -24,6 +24,8 @@ const vt_loss_kind *vt_loss_kind_of(const vt_config *config)
 
 void vt_loss_finish(const vt_compared *what, float *losses, double *total)
 {
-    vt_backend *backend = what->pass->backend;
-    backend->loss_values(backend, what->kind->measure, vt_pass_samples(what->pass), what->sums, losses, total);
+    const vt_pass *pass = what->pass;
+    const int64_t samples = vt_pass_samples(pass);
+    vt_group_all_reduce(pass->parallel->tokens, VT_SUM_FLOAT64, what->sums, VT_LOSS_SUMS * samples, NULL);
+    pass->backend->loss_values(pass->backend, what->kind->measure, samples, what->sums, losses, total);
 }

@@ -34,7 +34,8 @@ struct vt_loss_kind {
     void (*backward)(const vt_compared *what, float scale, const double *loss_scale, vt_matrix dprediction);
 };
 
-/* losses [batch], from the whole sums; also added to *total unless that is NULL. */
+/* Collective over the ranks that share the samples. Sums their parts up, of which losses [batch] follow; these are also
+ * added to *total unless that is NULL. */
 void vt_loss_finish(const vt_compared *what, float *losses, double *total);
 
 /* The row of the table that the configuration names for an epoch; and the one that needs most memory: that of

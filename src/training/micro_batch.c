@@ -140,23 +140,23 @@ static vt_compared compared(const vt_trainer *trainer, const vt_micro_batch *sam
                          .sums = samples->loss_sums + samples->rollout->step * vt_pass_samples(pass) * VT_LOSS_SUMS};
 }
 
-/* From this rank's part of the sums. */
-static void finish_losses(const vt_trainer *trainer, const vt_compared *what, float *losses, double *total)
-{
-    const int64_t count = VT_LOSS_SUMS * vt_pass_samples(what->pass);
-    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, what->sums, count, NULL);
-    vt_loss_finish(what, losses, total);
-}
-
-void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
-                           double *total)
+void vt_micro_batch_losses(const vt_trainer *trainer, const vt_micro_batch *samples, vt_matrix prediction,
+                           float *losses, double *total)
 {
     const vt_compared what = compared(trainer, samples, prediction);
-    samples->losses = losses;
-    samples->total = total;
-    if (trainer->loss->sums_in_backward && samples->pass.training) return;
-    trainer->loss->partials(&what);
-    finish_losses(trainer, &what, losses, total);
+    if (!trainer->loss->sums_in_backward || !samples->pass.training) trainer->loss->partials(&what);
+    vt_loss_finish(&what, losses, total);
+}
+
+void vt_micro_batch_add_losses(const vt_trainer *trainer, const vt_micro_batch *samples)
+{
+    double *total = vt_trainer_counts_in_sums(trainer) ? &trainer->optimizer->state->losses : NULL;
+    const int64_t count = vt_pass_samples(&samples->pass);
+    const vt_matrix sum = vt_matrix_make(trainer->losses + samples->index * count, 1, count);
+    const bool is_first = samples->rollout->step == 0 || trainer->shape.last_alone;
+    const vt_matrix own = is_first ? sum : vt_pass_push_float32(&samples->pass, 1, count);
+    vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
+    if (!is_first) vt_matrix_add(trainer->backend, sum, own, sum);
 }
 
 /* The gradient of the model's output. */
@@ -167,7 +167,7 @@ static vt_matrix output_gradient(const vt_trainer *trainer, const vt_micro_batch
     const vt_compared what = compared(trainer, samples, samples->prediction);
     const vt_matrix dstate = vt_rollout_gradient_place(rollout, pass, samples->prediction);
     trainer->loss->backward(&what, scale, &trainer->optimizer->state->loss_scale, dstate);
-    if (trainer->loss->sums_in_backward) finish_losses(trainer, &what, samples->losses, samples->total);
+    if (trainer->loss->sums_in_backward) vt_micro_batch_add_losses(trainer, samples);
     return vt_rollout_backward(rollout, pass, samples->prediction, dstate);
 }
 

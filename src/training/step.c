@@ -24,18 +24,6 @@ static void charge_time(vt_trainer *trainer, double *part)
 
 /* ---- a training step ---- */
 
-/* Losses of the current step of forecast: losses [samples] += them, so that a bad value in any step's target shows. */
-static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *losses)
-{
-    vt_backend *backend = trainer->backend;
-    double *total = vt_trainer_counts_in_sums(trainer) ? &trainer->optimizer->state->losses : NULL;
-    const vt_matrix sum = vt_matrix_make(losses, 1, vt_pass_samples(&samples->pass));
-    const bool is_first = samples->rollout->step == 0 || trainer->shape.last_alone;
-    const vt_matrix own = is_first ? sum : vt_pass_push_float32(&samples->pass, 1, sum.columns);
-    vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
-    if (!is_first) vt_matrix_add(backend, sum, own, sum);
-}
-
 /* Of a rollout: what the other end of the pipeline has sent, until `count` messages are there. */
 static void take_messages(vt_trainer *trainer, const vt_pass *pass, int64_t count)
 {
@@ -70,8 +58,9 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action 
     samples->pass.has_backward = action->kind == VT_FORWARD;
     take_messages(trainer, &samples->pass, action->taken);
     vt_micro_batch_predict(trainer, samples);
-    if (trainer->stage.place.is_last && is_first_time && !(trainer->shape.last_alone && action->kind == VT_PREDICT))
-        add_losses(trainer, samples, trainer->losses + index * count);
+    if (trainer->stage.place.is_last && is_first_time && !trainer->loss->sums_in_backward &&
+        !(trainer->shape.last_alone && action->kind == VT_PREDICT))
+        vt_micro_batch_add_losses(trainer, samples);
     if (action->kind == VT_PREDICT) {
         if (trainer->stage.place.is_last)
             vt_stage_pass(&trainer->stage, VT_SENT_FORECAST,

@@ -93,9 +93,6 @@ typedef struct {
     vt_room *room;       /* of its current step of forecast; NULL: that has ended */
     double *loss_sums;   /* [longest rollout, samples, VT_LOSS_SUMS], which the loss keeps for backward */
     vt_matrix prediction, target;
-    /* With loss->sums_in_backward: where the loss's backward puts the samples' losses, and what it adds them to. */
-    float *losses;
-    double *total;
 } vt_micro_batch;
 
 struct vt_trainer {
@@ -189,9 +186,12 @@ void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples);
 void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
 /* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they
- * were made of stays for the loss's backward. In training with loss->sums_in_backward, vt_micro_batch_backward finds
- * them instead. */
-void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
-                           double *total);
+ * are made of stays for the loss's backward; with loss->sums_in_backward, that has made it already in training. */
+void vt_micro_batch_losses(const vt_trainer *trainer, const vt_micro_batch *samples, vt_matrix prediction,
+                           float *losses, double *total);
+
+/* In training: adds the losses of the current step of forecast to the samples' (trainer->losses), so that a bad value
+ * in any step's target shows, and to the step's. With loss->sums_in_backward, vt_micro_batch_backward does it. */
+void vt_micro_batch_add_losses(const vt_trainer *trainer, const vt_micro_batch *samples);
 
 #endif
