@@ -76,12 +76,6 @@ static void cosmology_score(vt_task *task, const vt_pass *pass, vt_matrix predic
     }
 }
 
-static bool cosmology_has_baseline(const vt_config *config)
-{
-    (void)config;
-    return true;
-}
-
 static vt_matrix cosmology_baseline(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors)
 {
     const int64_t count = task->config->N_out_channels, copied = count < INPUTS ? count : INPUTS;
@@ -126,7 +120,6 @@ const vt_task_kind vt_task_cosmology = {.name = "cosmology",
                                         .close = cosmology_close,
                                         .place = cosmology_place,
                                         .score = cosmology_score,
-                                        .has_baseline = cosmology_has_baseline,
                                         .baseline = cosmology_baseline,
                                         .pictured = cosmology_pictured,
                                         .describe_picture = cosmology_describe_picture};

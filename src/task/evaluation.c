@@ -1,6 +1,5 @@
 #include "task/evaluation.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -28,12 +27,9 @@ void vt_evaluation_finish(vt_world *world, bool counts_in_sums, vt_evaluation *e
     vt_world_sum(world, sums, count);
     evaluation->samples = sums[0];
     for (int64_t i = 1; i < count; i++) numbers[i - 1] = sums[i];
-    for (int64_t i = 0; i < each; i++) {
-        evaluation->model.values[i] = vt_text_plain_nan(evaluation->model.values[i] / evaluation->model.counts[i]);
-        evaluation->baseline.values[i] =
-            vt_text_plain_nan(evaluation->baseline.values[i] / evaluation->baseline.counts[i]);
-        if (!evaluation->has_baseline) evaluation->baseline.values[i] = NAN;
-    }
+    const vt_scores_of both[] = {evaluation->model, evaluation->baseline};
+    for (int k = 0; k < 2; k++) /* of no samples NaN, as of no baseline */
+        for (int64_t i = 0; i < each; i++) both[k].values[i] = vt_text_plain_nan(both[k].values[i] / both[k].counts[i]);
     evaluation->loss = evaluation->model.values[0];
     evaluation->baseline_loss = evaluation->baseline.values[0];
     free(sums);

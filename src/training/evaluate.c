@@ -102,7 +102,8 @@ done:
 void vt_step_evaluation_open(const vt_trainer *trainer, bool with_baseline, vt_evaluation *evaluation)
 {
     const vt_task *task = trainer->task;
-    const bool has_baseline = task->kind->has_baseline != NULL && task->kind->has_baseline(task->config);
+    const vt_task_kind *kind = task->kind;
+    const bool has_baseline = kind->has_baseline != NULL ? kind->has_baseline(task->config) : kind->baseline != NULL;
     vt_evaluation_open(task->scores.count, with_baseline && has_baseline, evaluation);
 }
 

@@ -61,12 +61,6 @@ static void score(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_m
     }
 }
 
-static bool has_baseline(const vt_config *config)
-{
-    (void)config;
-    return true;
-}
-
 static vt_matrix baseline(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors)
 {
     const vt_model *model = ((const worst_point *)task)->model;
@@ -82,5 +76,4 @@ const vt_task_kind vt_task_worst_point = {.name = "worst_point",
                                           .open = open_task,
                                           .place = place_task,
                                           .score = score,
-                                          .has_baseline = has_baseline,
                                           .baseline = baseline};

@@ -280,6 +280,7 @@ static double evaluate(model *m)
 {
     SCOPED(vt_evaluation) sums;
     rig_evaluate(&m->rig, &m->batch, false, &sums);
+    EXPECT(isnan(sums.baseline_loss) && isnan(sums.baseline.values[sums.count]));
     const double loss = sums.loss;
     return loss;
 }
