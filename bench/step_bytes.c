@@ -66,7 +66,7 @@ int main(int count, char **arguments)
     VT_TRY(vt_backend_open_dry(&dry));
     dry->shares_host_memory = false; /* as a GPU */
     VT_TRY(vt_world_open_dry(config, 0, 1, NULL, &world));
-    VT_TRY(vt_task_open(config, NULL, NULL, &task));
+    VT_TRY(vt_task_kind_of(config)->open(config, NULL, NULL, &task));
     const vt_trainer_options options = {.world = world, .task = task, .steps = 1};
     VT_TRY(vt_trainer_build(config, &options, dry, any, &trainer));
     vt_times_open(dry);

@@ -157,7 +157,7 @@ static vt_status run_phases(cubes *c, vt_place *place)
     VT_TRY(vt_source_check_same(world, (const vt_source *const[]){c->source}, 1, NULL));
     vt_source_add_files(c->source, &place->made_from);
     VT_TRY(vt_place_take(place, world));
-    VT_TRY(vt_world_agree(world, vt_task_open(config, NULL, c->source, &with->task)));
+    VT_TRY(vt_world_agree(world, vt_task_kind_of(config)->open(config, NULL, c->source, &with->task)));
     VT_TRY(vt_inference_open(c->model, with));
     VT_TRY(vt_world_agree(
         world, vt_reader_open_loader(config, world, with->backend, (vt_reader_use){0}, c->source, &c->loader)));

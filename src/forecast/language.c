@@ -15,7 +15,7 @@ vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_
     const vt_config *config = model->config;
     vt_vocabulary *words = NULL;
     VT_TRY(vt_world_open(config, launch, &with->world));
-    VT_TRY(vt_world_agree(with->world, vt_task_open(config, NULL, NULL, &with->task)));
+    VT_TRY(vt_world_agree(with->world, vt_task_kind_of(config)->open(config, NULL, NULL, &with->task)));
     with->task->by_batch = false; /* a score is not to depend on the batch */
     VT_TRY(vt_world_agree(with->world, vt_vocabulary_read(config->vocabulary, &words)));
     with->task->vocabulary = words->words; /* have to be the checkpoint's */

@@ -16,11 +16,6 @@ const vt_task_kind *vt_task_kind_of(const vt_config *config)
     return kinds[config->task];
 }
 
-vt_status vt_task_open(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task)
-{
-    return vt_task_kind_of(config)->open(config, training, validation, task);
-}
-
 void vt_task_close(vt_task **task)
 {
     vt_task *t = *task;

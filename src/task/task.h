@@ -130,8 +130,6 @@ struct vt_task_kind {
 /* The row of the table that the configuration names. */
 const vt_task_kind *vt_task_kind_of(const vt_config *config);
 
-/* By the configuration's kind, as vt_task_kind.open. */
-vt_status vt_task_open(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
 void vt_task_close(vt_task **task);
 
 void vt_picture_close(vt_picture *picture);

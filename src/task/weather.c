@@ -366,17 +366,17 @@ void vt_weather_noise(const vt_task *task, float *stds)
         stds[c] = (float)(task->config->input_noise * (double)w->changes[c] * (double)w->stds[c]);
 }
 
-static vt_status open_with(const vt_config *config, const vt_weather_data *data, const vt_source *training,
-                           const vt_source *validation, vt_task **result)
+vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, vt_task **result)
 {
     vt_status status = VT_OK;
     weather *w = vt_allocate(1, sizeof *w, "the task");
     vt_task *task = &w->task;
-    w->training = training;
+    w->training = data->training;
     task->kind = &vt_task_weather;
     task->config = config;
     task->field_count = vt_config_frame_channels(config);
-    if (vt_dataset_of(validation) != NULL) w->channel_names = vt_dataset_channel_names(vt_dataset_of(validation));
+    if (vt_dataset_of(data->validation) != NULL)
+        w->channel_names = vt_dataset_channel_names(vt_dataset_of(data->validation));
     w->transforms = data->transforms;
     name_scores(w);
     w->means = vt_allocate(4 * (size_t)task->field_count, sizeof *w->means, "the task");
@@ -391,7 +391,7 @@ static vt_status open_with(const vt_config *config, const vt_weather_data *data,
         task->about = vt_fields_about_copy(data->about);
         task->data_name = data->name;
         w->unread = data->may_be_unread; /* then what is said of the files doesn't matter */
-        status = read_normalisation(w, data->seasonal, validation);
+        status = read_normalisation(w, data->seasonal, data->validation);
         if (status != VT_OK && !w->unread) goto done;
         w->unread = status != VT_OK;
         if (w->unread) vt_error_clear();
@@ -403,23 +403,19 @@ done:
     return status;
 }
 
-vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, vt_task **result)
-{
-    return open_with(config, data, NULL, NULL, result);
-}
-
 static vt_status weather_open(const vt_config *config, const vt_source *training, const vt_source *validation,
                               vt_task **result)
 {
     const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
-    vt_weather_data data = {.latitudes = others != NULL ? others->latitudes : NULL};
+    vt_weather_data data = {
+        .training = training, .validation = validation, .latitudes = others != NULL ? others->latitudes : NULL};
     if (fields != NULL) {
         data.transforms = fields->transforms;
         data.seasonal = fields->seasonal;
         data.name = training->path;
         if (config->data_loader_config != VT_LOADER_SYNTHETIC) data.about = fields->about;
     }
-    return open_with(config, &data, training, validation, result);
+    return vt_weather_open(config, &data, result);
 }
 
 /* ---- the log ---- */

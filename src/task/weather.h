@@ -10,8 +10,9 @@
 
 extern const vt_task_kind vt_task_weather;
 
-/* What the task needs to know where no data sets are at hand. */
+/* What the task needs to know of the data. */
 typedef struct {
+    const vt_source *training, *validation; /* NULL: no such set is at hand */
     const vt_fields_about *about;
     const char *name;               /* of the data, for messages; it outlives the task */
     const double *latitudes;        /* of the rows, degrees; NULL: all rows count alike */

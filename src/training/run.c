@@ -21,7 +21,7 @@ static vt_status open_data(vt_run *run)
     VT_TRY(vt_reader_open_source(config, run->world, VT_SET_TRAINING, &run->training));
     VT_TRY(vt_reader_open_source(config, run->world, VT_SET_VALIDATION, &run->validation));
     VT_TRY(vt_source_agree(run->training, run->validation));
-    VT_TRY(vt_task_open(config, run->training, run->validation, &run->task));
+    VT_TRY(vt_task_kind_of(config)->open(config, run->training, run->validation, &run->task));
     const int64_t samples = run->training->sample_count;
     VT_CHECK(vt_source_batches(run->training, samples, config->global_batch_size) > 0,
              "%s has %ld training samples, fewer than one batch (global_batch_size %ld); use a smaller batch",

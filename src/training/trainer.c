@@ -140,7 +140,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->shape.gpipe = trainer->shape.gpipe || options->gpipe;
     trainer->length.run = options->steps;
     VT_TRY(vt_model_check(config, backend));
-    if (options->task == NULL) VT_TRY(vt_task_open(config, NULL, NULL, &trainer->own_task));
+    if (options->task == NULL) VT_TRY(vt_task_kind_of(config)->open(config, NULL, NULL, &trainer->own_task));
     trainer->task = options->task != NULL ? options->task : trainer->own_task;
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));

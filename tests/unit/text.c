@@ -398,7 +398,7 @@ TEST(loss_of_word_frequencies)
         SCOPED(vt_task) *task = NULL;
         SCOPED(vt_evaluation) evaluation;
         double sum = 0;
-        EXPECT_OK(vt_task_open(config, training, validation, &task));
+        EXPECT_OK(vt_task_kind_of(config)->open(config, training, validation, &task));
         for (int64_t w = 0; w < validation->sample_count; w++)
             for (int64_t k = 1; k <= 3; k++) sum -= log(counts[other[2 * (w * stride + k)] - 'a'] / 14);
         const double expected = sum / (double)(3 * validation->sample_count);
