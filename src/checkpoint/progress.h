@@ -46,23 +46,22 @@ static inline void vt_step_sums_add(vt_step_sums *sums, const vt_step_figures *f
 }
 
 typedef struct {
-    int64_t step;        /* optimizer steps done */
-    int64_t epoch;       /* epochs done and validated, so the index of the current one, from 0 */
-    int64_t epoch_steps; /* steps of the current epoch that are done: all of them if only its validation is missing */
-    /* Those of them that are not among the updates of epoch_sums: they made none (on_nonfinite), or came before
-     * num_iters ended the epoch early and a longer run continued it. */
-    int64_t epoch_skipped;
-    int64_t skipped; /* steps of the run without an update */
+    int64_t step;          /* optimizer steps done */
+    int64_t epoch;         /* epochs done and validated, so the index of the current one, from 0 */
+    int64_t epoch_steps;   /* steps of the current epoch that are done: all of them if only its validation is missing */
+    int64_t epoch_skipped; /* those of epoch_sums without an update (on_nonfinite) */
+    int64_t skipped;       /* the same, of all steps of the run */
     int64_t skipped_in_row;
     int64_t restart_step;            /* with which the learning rate's schedule last began anew; -1: not known */
     int64_t batch, training_samples; /* of the run that made the checkpoint that was read; 0: not known */
     int64_t validation_samples;      /* likewise, but -1: not known */
-    vt_step_sums epoch_sums;         /* of the current epoch */
-    vt_step_times epoch_times;       /* likewise */
-    vt_step_sums unlogged;           /* since the last line of the log about steps; only with log_every, on rank 0 */
-    double validation_loss;          /* of the validation just made; NAN in the middle of an epoch */
-    double best_loss;                /* the smallest so far; INFINITY before the first */
-    double persistence_loss; /* of the first validation; NAN before it. Both since the loss has measured the same */
+    /* Of the current epoch; of one that num_iters had ended early and a longer run continued, since then. */
+    vt_step_sums epoch_sums;
+    vt_step_times epoch_times; /* likewise */
+    vt_step_sums unlogged;     /* since the last line of the log about steps; only with log_every, on rank 0 */
+    double validation_loss;    /* of the validation just made; NAN in the middle of an epoch */
+    double best_loss;          /* the smallest so far; INFINITY before the first */
+    double persistence_loss;   /* of the first validation; NAN before it. Both since the loss has measured the same */
 } vt_run_progress;
 
 #endif

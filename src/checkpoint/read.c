@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/whole.h"
 #include "checkpoint/inside.h"
 
 /* An attribute of the index that keeps a double, or an int64_t. */
@@ -93,13 +94,13 @@ vt_status vt_checkpoint_progress(vt_tensor_file *index, vt_run_progress *progres
 {
     *progress = (vt_run_progress){.restart_step = -1, .validation_samples = -1};
     const vt_status status = read_rows(index, rows_of_run, progress);
-    progress->epoch_sums.steps = progress->epoch_steps;
-    progress->epoch_sums.updates = progress->epoch_steps - progress->epoch_skipped;
+    vt_step_sums *sums = &progress->epoch_sums; /* all batches have `batch` samples, but perhaps an epoch's last */
+    sums->steps = progress->batch > 0 ? vt_quotient_up(sums->samples, progress->batch) : progress->epoch_steps;
+    sums->updates = sums->steps - progress->epoch_skipped;
     return status;
 }
 
-/* Where num_iters ended the first epoch early, a run with more to do continues that epoch. The steps before are in none
- * of its sums. */
+/* Where num_iters ended the first epoch early, a run with more to do continues that epoch. */
 static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
 {
     const int64_t most = config->num_iters;
@@ -107,7 +108,7 @@ static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
     const bool ended_early = (progress->step + 1) * progress->batch <= progress->training_samples;
     if (is_first && progress->batch > 0 && ended_early && (most == VT_UNSET_INTEGER || most > progress->step)) {
         progress->epoch = 0;
-        progress->epoch_steps = progress->epoch_skipped = progress->step;
+        progress->epoch_steps = progress->step;
     }
 }
 

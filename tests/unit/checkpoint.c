@@ -54,12 +54,12 @@ static bool same_bits(const model *a, const model *b)
 static const vt_run_progress somewhere = {
     .step = 3,
     .epoch = 1,
-    .epoch_steps = 2,
+    .epoch_steps = 2, /* one before num_iters ended the epoch early */
     .restart_step = 2,
     .batch = 4, /* the configuration's */
     .training_samples = SAMPLES,
     .unlogged = {.steps = 3, .samples = 12, .updates = 2, .seconds = 0.25, .loss = 1.0 / 7, .waited = 0.125},
-    .epoch_sums = {.steps = 2, .samples = SAMPLES, .updates = 2, .seconds = 1e-9, .loss = 1.0 / 3, .waited = 0.5},
+    .epoch_sums = {.steps = 1, .samples = BATCH, .updates = 1, .seconds = 1e-9, .loss = 1.0 / 3, .waited = 0.5},
     .epoch_times = {.forward = 1, .backward = 2, .communication = 3, .optimizer = 4},
     .validation_loss = NAN,
     .best_loss = INFINITY,
