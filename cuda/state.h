@@ -34,7 +34,7 @@ typedef struct {
     };
     char device_name[256];
     int device;
-    int capability; /* to compute, its major number */
+    int capability; /* the major number of its compute capability */
     bool failed;
     bool recording;
     const char *recording_fault; /* why this recording fails; NULL: it does not so far */
