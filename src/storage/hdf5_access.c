@@ -63,25 +63,20 @@ void vt_hdf5_let_others(void)
     vt_hdf5_enter();
 }
 
+/* Of a failed system call the library tells all it knows ("unable to open file: name = …, errno = 2, error message =
+ * …"). Keeps what it tried, and the system's message. */
 static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *context)
 {
     (void)context;
-    if (depth == 0 && error->desc != NULL) snprintf(reason, sizeof reason, "%s", error->desc);
+    if (depth > 0 || error->desc == NULL) return 0;
+    const char *number = strstr(error->desc, "errno = ");
+    const char *details = strstr(error->desc, ": name = ") ?: strstr(error->desc, ": time = ");
+    const int length = details != NULL ? (int)(details - error->desc) : (int)strlen(error->desc);
+    const int code = details != NULL && number != NULL ? atoi(number + strlen("errno = ")) : 0;
+    was_refused = code != 0;
+    snprintf(reason, sizeof reason, "%.*s%s%s", length, error->desc, was_refused ? ": " : "",
+             was_refused ? strerror(code) : "");
     return 0;
-}
-
-/* Of a failed system call the library tells all it knows ("unable to open file: name = …, errno = 2, error message =
- * …"). Keeps what it tried, and the system's message. */
-static void shorten_reason(void)
-{
-    const char *number = strstr(reason, "errno = ");
-    char *details = strstr(reason, ": name = ");
-    if (details == NULL) details = strstr(reason, ": time = ");
-    if (details == NULL) return;
-    int error = number != NULL ? atoi(number + strlen("errno = ")) : 0;
-    *details = '\0';
-    was_refused = error != 0;
-    if (was_refused) snprintf(details, sizeof reason - (size_t)(details - reason), ": %s", strerror(error));
 }
 
 const char *vt_hdf5_reason(void)
@@ -90,7 +85,6 @@ const char *vt_hdf5_reason(void)
     reason[0] = '\0';
     was_refused = false;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, NULL);
-    shorten_reason();
     if (reason[0] == '\0') snprintf(reason, sizeof reason, "%s", strerror(error_number));
     return reason;
 }

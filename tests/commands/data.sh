@@ -97,4 +97,9 @@ test_disk_fills_up() {
     [ ! -e data/stats ]
     refuses "File too large" -- bash -c 'trap "" XFSZ; ulimit -f 64; exec "$0" synth data --years=1 --compress=1' "$VITRAIN"
     no_remains .
+    # HDF5's message has the path before the cause
+    local part=$(printf '%0100d' 1) path
+    path=$part/$part/$part/$part
+    mkdir -p $path
+    refuses "at time" "File too large" -- bash -c 'trap "" XFSZ; ulimit -f 64; exec "$0" synth "$1" --years=1' "$VITRAIN" $path/data
 }
