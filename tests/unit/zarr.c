@@ -258,6 +258,23 @@ TEST(zarr_damaged_and_unknown)
                  "gs://weatherbench2/era5.zarr is a remote store, and only files on disk are read; copy the part");
 }
 
+/* Halves of `fields` are floating-point numbers, too: 1, -2, 65504, the smallest above 0. */
+TEST(zarr_fields_of_float16)
+{
+    static const uint16_t halves[] = {0x3c00, 0xc000, 0x7bff, 0x0001};
+    static const float expected[] = {1, -2, 65504, 0x1p-24F};
+    float values[4];
+    write_text("half.zarr/.zgroup", "{\"zarr_format\": 2}");
+    write_text("half.zarr/fields/.zarray",
+               "{\"zarr_format\": 2, \"shape\": [1, 1, 2, 2], \"chunks\": [1, 1, 2, 2], \"dtype\": \"<f2\", "
+               "\"order\": \"C\", \"compressor\": null, \"filters\": null, \"fill_value\": 0}");
+    test_write("half.zarr/fields/0.0.0.0", halves, sizeof halves);
+    SCOPED(vt_fields_file) *file = open_one("half.zarr", &(vt_fields_form){0});
+    if (file == NULL) return;
+    EXPECT_OK(vt_fields_file_read(file, 0, 1, &(vt_frame_window){.rows = 2, .width = 2}, true, values));
+    EXPECT(memcmp(values, expected, sizeof values) == 0);
+}
+
 enum { TIMES = 1460 };
 
 /* A store of 1460 times of one number, a file or shard of `each` chunks each, of the names that `format` makes; every

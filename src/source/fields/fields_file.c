@@ -26,8 +26,7 @@ static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
     VT_TRY(vt_field_source_open(file->stores[0], "fields", form, file->sources));
     const vt_field_source *fields = file->sources;
     VT_TRY(vt_cf_packing(fields->array, &file->sources->packing));
-    VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64 ||
-                 fields->packing.scale != 1 || fields->packing.offset != 0,
+    VT_CHECK(vt_element_is_float(fields->packing.element) || fields->packing.scale != 1 || fields->packing.offset != 0,
              "%s: 'fields' must hold floating-point numbers (float32), but holds whole ones without an attribute "
              "scale_factor or add_offset that says what they stand for",
              file->path);
