@@ -1,5 +1,5 @@
-/* The inside of a Zarr store, for zarr_store.c, zarr_nodes.c (which arrays it holds), zarr_storage.c (how an array is
- * stored) and zarr_chunks.c (reading). The formats are those of the Zarr
+/* The inside of a Zarr store, for zarr_store.c (with shape and type of an array), zarr_nodes.c (which arrays it holds),
+ * zarr_storage.c (how an array is stored) and zarr_chunks.c (reading). The formats are those of the Zarr
  * specifications, versions 2 and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
 #ifndef VT_STORAGE_ZARR_INSIDE_H
 #define VT_STORAGE_ZARR_INSIDE_H
