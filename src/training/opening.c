@@ -143,7 +143,7 @@ static void log_offload(const vt_run *run)
                     vt_text_bytes((double)vt_offload_device_bytes(*sizes), bytes[1]));
 }
 
-/* Rank 0 plans the lowest rank of each stage, which has as many tokens as any other of it. */
+/* Rank 0 plans the lowest rank of each stage: unless there are few tokens a rank, none of it has more. */
 static vt_status log_stage_memory(const vt_run *run)
 {
     vt_status status = VT_OK;
