@@ -59,8 +59,8 @@ _Static_assert(offsetof(vt_cuda_state, device_name) - offsetof(vt_cuda_state, ev
                    VT_CUDA_EVENTS * sizeof(cudaEvent_t),
                "events holds all of them");
 
-/* While a step is recorded, what fails, or can't be done meanwhile, ends only the recording: the step is then run
- * without it, and a failure that recurs is reported. False: no step is recorded. */
+/* While a step is recorded, a failure, or something that would wait for the GPU, ends only the recording: the step is
+ * then run without it, and a failure that recurs is reported. False: no step is being recorded. */
 static inline bool vt_cuda_ends_recording(vt_cuda_state *state, const char *why)
 {
     if (state->recording && state->recording_fault == NULL) state->recording_fault = why;

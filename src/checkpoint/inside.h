@@ -117,7 +117,7 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
 
 /* ---- the files of a checkpoint on its way to the disk (write.c) ---- */
 
-/* What they hold, as the saver has found out. */
+/* What they hold; the saver fills it in. */
 typedef struct {
     const vt_checkpoint_subject *subject; /* its configuration, shapes and names; the numbers are those of `copy` */
     char *directory, id[33];
@@ -137,7 +137,7 @@ void vt_checkpoint_work_copy(const vt_checkpoint_work *work);
 /* Writes this rank's shard, and notes its size and checksum; with a copy in any thread. */
 vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work);
 
-/* Writes the index, when rank 0 knows of all shards; in any thread. */
+/* Writes the index, once rank 0 knows all shards; in any thread. */
 vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work);
 
 #endif

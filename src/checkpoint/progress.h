@@ -17,8 +17,8 @@ typedef struct {
     double loss;                               /* mean over the samples */
     int64_t samples;                           /* of all ranks */
     double seconds;                            /* since the step before it, as the loop measures them */
-    double waited;                             /* the part of them that its batch was waited for */
-    double learning_rate, shown_learning_rate; /* that the step was made with; that curves show */
+    double waited;                             /* of these, spent waiting for its batch */
+    double learning_rate, shown_learning_rate; /* of the step; the one that curves show */
     double gradient_norm;                      /* before clipping; NAN or INFINITY: there was no update */
     double loss_scale;                         /* of the step to come (fp16), 1 without one */
     /* without an update: where the first NaN or Inf is */

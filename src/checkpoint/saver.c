@@ -28,7 +28,7 @@ struct vt_checkpoint_saver {
     void *copy;  /* NULL: this rank writes nothing */
     /* the one under way */
     stage stage;
-    vt_checkpoint_work work; /* its directory has an unfinished name */
+    vt_checkpoint_work work; /* in a directory whose name says that it is unfinished */
     bool is_best, has_index;
     double blocked, begin; /* seconds: of training, and when writing began */
     pthread_t thread;
@@ -151,7 +151,7 @@ done:
     return status;
 }
 
-/* Collective. What the checkpoint in work->directory holds. With a copy the model may change behind this. */
+/* Collective. Fills saver->work with what the checkpoint will hold. With a copy, the model may change afterwards. */
 static vt_status begin_work(vt_checkpoint_saver *saver, const vt_run_progress *progress)
 {
     vt_status status = VT_OK;

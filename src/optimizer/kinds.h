@@ -84,8 +84,8 @@ typedef struct vt_optimizer vt_optimizer; /* optimizer.h */
 /* What this rank updates of a tensor. */
 typedef struct {
     const vt_parameter *parameter;
-    int64_t first;         /* element of this rank's part of it that ZeRO leaves to it … */
-    vt_optimizer_span own; /* … with those that follow; its count may be 0 */
+    int64_t first;         /* where `own` begins in this rank's part of the tensor */
+    vt_optimizer_span own; /* the elements that this rank updates; its count may be 0 */
     bool counts;           /* of the ranks of the group that have the same elements, this is the first */
     double share;          /* 1 / the number of ranks, of all, that have the same elements */
 } vt_whole_part;

@@ -210,7 +210,7 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     VT_TRY(upload_ranges(optimizer));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
 done:
-    status = vt_world_agree(parameters->parallel->world, status); /* as the ranks make a group next */
+    status = vt_world_agree(parameters->parallel->world, status); /* before the ranks make a group together */
     if (status == VT_OK) status = open_whole_tensors(optimizer);
     if (status != VT_OK) vt_optimizer_close(&optimizer);
     *result = optimizer;

@@ -1,5 +1,6 @@
 /* The operations over a group, on its own stream, and the waits for them. Groups over host memory use a small buffer of
  * device memory, and the host waits. */
+#include "parallel/group.h"
 
 #ifdef VT_HAS_NCCL
 

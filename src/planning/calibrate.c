@@ -117,7 +117,7 @@ done:
 
 /* ---- a single operation ---- */
 
-/* Seconds of x + x over [rows, columns], as in measure_steps. */
+/* Seconds of x + x over [rows, columns], timed as steps are in measure_steps. */
 static double seconds_of_sum(const bench *b, int64_t rows, int64_t columns, int calls)
 {
     const vt_mask none = {.tokens = 1};
@@ -230,7 +230,7 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world
     VT_TRY(vt_world_agree(world,
                           backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)elements * sizeof(float), &wide)));
     b.wide = wide;
-    /* memory itself, by too much for any cache; and starting an operation, by next to nothing */
+    /* the speed of memory, with more numbers than any cache holds; the start of an operation, with very few */
     hardware->memory_gb_s =
         1e-9 * 3 * sizeof(float) * WIDE_ELEMENTS / seconds_of_sum(&b, WIDE_ELEMENTS / 4096, 4096, 3);
     hardware->memory_fraction = 1;

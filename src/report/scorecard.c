@@ -16,8 +16,7 @@ static double hours_at(const vt_table *table, int64_t row)
     return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
 }
 
-/* The rows from `first` on that are of one channel, or of one lead, which follow one another; the table goes on to own
- * them. */
+/* The rows of one channel, or of one lead, that begin with row `first`; `table` still owns them. */
 static vt_table part_at(const vt_table *table, int64_t first, bool of_lead)
 {
     vt_table part = *table;

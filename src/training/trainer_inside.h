@@ -190,8 +190,9 @@ void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float
 void vt_micro_batch_losses(const vt_trainer *trainer, const vt_micro_batch *samples, vt_matrix prediction,
                            float *losses, double *total);
 
-/* In training: adds the losses of the current step of forecast to the samples' (trainer->losses), so that a bad value
- * in any step's target shows, and to the step's. With loss->sums_in_backward, vt_micro_batch_backward does it. */
+/* In training: adds the losses of the rollout's current step to those of the samples (trainer->losses), so that a bad
+ * value in the target of any step shows, and to the sum of the batch. With loss->sums_in_backward,
+ * vt_micro_batch_backward calls it. */
 void vt_micro_batch_add_losses(const vt_trainer *trainer, const vt_micro_batch *samples);
 
 #endif

@@ -125,6 +125,7 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
 /* to = left weightᵀ if `across`, else left weight. */
 static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
 {
+    enum { ROWS = 16 };
     strip_work w = {.left = left,
                     .to = to,
                     .deep = left.columns,
@@ -147,7 +148,8 @@ static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weigh
             pack_right_transposed(&weight, panel * PANEL, right + panel * stride);
     } else {
 #pragma omp parallel for schedule(static)
-        for (int64_t k = 0; k < w.deep; k += 16) pack_right_rows(&weight, k, smaller(k + 16, w.deep), stride, right);
+        for (int64_t k = 0; k < w.deep; k += ROWS)
+            pack_right_rows(&weight, k, smaller(k + ROWS, w.deep), stride, right);
     }
     w.right = right;
     multiply_strips(backend, &w);
