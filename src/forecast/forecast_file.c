@@ -268,13 +268,14 @@ static vt_status create_variable(vt_forecast_file *file, const vt_forecast_file_
     char *standard_name = meaning.standard_name == NULL
                               ? vt_text_copy("")
                               : vt_text_format("%s%s", meaning.standard_name, kind == STDS ? " standard_error" : "");
-    hid_t properties = creation_properties(H5P_DATASET_CREATE);
+    char *level = NULL, *coordinates = NULL;
+    VT_CHECK(H5Lexists(file->file, name, H5P_DEFAULT) <= 0,
+             "a coordinate or another channel has that name; give channel %ld another one in the data", number);
+    hid_t variable, properties = creation_properties(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, dimensions, chunk);
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 1);
     if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
-    hid_t variable;
-    char *level = NULL, *coordinates = NULL;
     VT_TRY(vt_hdf5_make_dataset(file->file, name, H5T_IEEE_F32LE, properties, dimensions, extent, &variable));
     file->variables[index] = variable;
     VT_TRY(write_level(file, &meaning, &level));

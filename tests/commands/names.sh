@@ -53,7 +53,7 @@ test_a_channel_that_is_called_like_a_coordinate() {
     synth
     rename lat v10 t2m >said
     train --num_epochs=1 >said
-    refuses_once "can't make the variable 'lat' of x.nc: name already exists" -- "$VITRAIN" predict $RUNS/00 --time=2002-01-02T00:00 --steps=1 --output=x.nc
+    refuses_once "can't make the variable 'lat' of x.nc: a coordinate or another channel has that name; give channel 0 another one in the data" -- "$VITRAIN" predict $RUNS/00 --time=2002-01-02T00:00 --steps=1 --output=x.nc
     [ ! -e x.nc ]
 }
 
