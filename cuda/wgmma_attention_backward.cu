@@ -189,7 +189,6 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     for (int tile = 0; tile < tiles; tile++) {
         const int offset = at.stage * shape::STAGE_BYTES;
         const float *terms = (const float *)(shared + offset + 2 * shape::TILE_BYTES);
-        if (DROPS) vt_fetch_drawn_of_keys(all_drawn, tile * QUERIES + threadIdx.x % 4 * 2, p.first + 16 * warp, drawn);
         vt_barrier_wait(full + 8 * at.stage, at.parity);
         vt_wgmma_fence();
         multiply_rows<D, shape::PANEL_BYTES>(scores, keys, vt_ahead(as_columns, offset));
@@ -199,6 +198,8 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         if (tile > 0) release(empty + 8 * stage_before(at));
         vt_wgmma_fence(); /* for ptxas: what the products overwrite is not in use */
         multiply_rows<D, shape::PANEL_BYTES>(gradients, values, vt_ahead(as_columns, offset + shape::TILE_BYTES));
+        /* Here, because ptxas would wait for the bits before it starts all products of the scores. */
+        if (DROPS) vt_fetch_drawn_of_keys(all_drawn, tile * QUERIES + threadIdx.x % 4 * 2, p.first + 16 * warp, drawn);
         vt_wgmma_wait<1>(); /* scores */
         vt_pin(scores);
         find_weights_of_keys<QUERIES, DROPS>(factor, terms, drawn, scores, weights);

@@ -5,27 +5,31 @@
 # tensor cores, use local memory (registers that did not suffice, or arrays), make a power of two in a branch, multiply by a
 # warpgroup, and wait for such products. Then, of the loop with the fewest: instructions for each 16 bytes that are loaded or stored
 # at once, and for each power of two in a loop with products; - where there is no such loop. (Of branches both sides are counted.)
+# Last, in such a loop, the shifts behind a load and before the next wait for products.
 kernels_of() { # OBJECT ARCHITECTURE
     { "$cuobjdump" -res-usage -arch "$2" "$1" 2>&1; "$cuobjdump" -sass -arch "$2" "$1"; } | awk '
-        function loop(first, last,    i, n, wide, powers, products) {
+        function loop(first, last,    i, n, wide, powers, products, fetched, shifts) {
             for (i = first; i <= last; i++) {
                 n++
                 wide += code[i] ~ /(LDG|STG)\.E[A-Z0-9.]*\.128/
                 powers += code[i] ~ /MUFU\.EX2/
                 products += code[i] ~ /HG?MMA/
+                if (code[i] ~ /WARPGROUP\.DEPBAR/) fetched = 0
+                if (code[i] ~ /LDG/) fetched = 1
+                shifts += fetched && code[i] ~ / SHF\.L/
             }
             if (wide > 0 && (piece == "-" || n / wide < piece)) piece = n / wide
-            if (powers > 0 && products > 0 && (score == "-" || n / powers < score)) score = n / powers
+            if (powers > 0 && products > 0 && (score == "-" || n / powers < score)) { score = n / powers; early = shifts + 0 }
         }
         function end(    i, at) {
             if (name == "") return
-            piece = score = "-"
+            piece = score = "-"; early = 0
             for (i = 1; i <= count; i++)
                 if (code[i] ~ /BRA/ && match(code[i], /0x[0-9a-f]+/)) {
                     at = substr(code[i], RSTART + 2, RLENGTH - 2)
                     if (at in place && place[at] < i) loop(place[at], i)
                 }
-            print name, registers[name], load + 0, store + 0, multiply + 0, local + 0, power + 0, group + 0, wait + 0, piece, score
+            print name, registers[name], load + 0, store + 0, multiply + 0, local + 0, power + 0, group + 0, wait + 0, piece, score, early
             delete code; delete place
             name = ""; count = load = store = multiply = local = power = group = wait = inside = 0
         }
@@ -101,7 +105,7 @@ over() {
 }
 
 test_compiled_kernels() {
-    local build=$(dirname "$VITRAIN") object name registers loads stores multiplies locals powers groups waits piece score plain architecture has_wgmma='' count=0
+    local build=$(dirname "$VITRAIN") object name registers loads stores multiplies locals powers groups waits piece score early plain architecture has_wgmma='' count=0
     ls "$build"/cuda/*.cu.o >/dev/null 2>&1 || skip "built without CUDA"
     cuobjdump=${CUOBJDUMP:-$(PATH=$PATH:/usr/local/cuda/bin command -v cuobjdump)} || skip "no cuobjdump"
     architecture=$("$cuobjdump" -lelf "$build/cuda/words.cu.o" | sed -n 's/.*\.\(sm_[0-9]*\)\.cubin.*/\1/p' | head -n 1)
@@ -115,7 +119,7 @@ test_compiled_kernels() {
     for name in $wide $read forward_kernel query_gradient_kernel key_gradient_kernel $has_wgmma; do
         grep -qE "^_Z[0-9]+$name" kernels || { echo "no kernel $name"; return 1; }
     done
-    while read -r name registers loads stores multiplies locals powers groups waits piece score; do
+    while read -r name registers loads stores multiplies locals powers groups waits piece score early; do
         plain=$(sed 's/^_Z[0-9]*\([a-z_]*\).*/\1/' <<<"$name") count=$((count + 1))
         ! over "$name" registers "$registers" "$(most_registers "$name" "$plain")" || return 1
         ! over "$name" "instructions for 16 bytes" "$piece" "$(most_for_a_piece "$plain")" || return 1
@@ -129,7 +133,9 @@ test_compiled_kernels() {
             [ "$powers" -eq 0 ] || { echo "$name: $powers weights are made in branches"; return 1; } ;;
         *wgmma_arguments) # where ptxas can't follow the products of a warpgroup, it waits for each of them
             [ "$groups" -ge 12 ] && [ $((2 * waits)) -le "$groups" ] && [ "$score" != - ] ||
-                { echo "$name: $groups products, $waits waits for them, $score"; return 1; } ;;
+                { echo "$name: $groups products, $waits waits for them, $score"; return 1; }
+            # and shift the bits of dropout, which are fetched meanwhile, behind one
+            [ "$early" -eq 0 ] || { echo "$name: $early shifts wait for memory before products"; return 1; } ;;
         *L4form*) # LayerNorm
             [ "$loads" -gt 0 ] && [ "$stores" -gt 0 ] || { echo "$name: no accesses of 16 bytes"; return 1; } ;;
         esac
