@@ -56,18 +56,18 @@ VT_ON_DEVICE_TOO static inline bool vt_crps_point(const vt_crps_operands *of, co
            of->prediction.data[row * of->prediction.stride + *column] != VT_NO_POINT;
 }
 
-/* Block `index` of a sample. */
+/* Block `index` of a sample. Neighbours are those of neighbouring channels, which lie side by side in memory. */
 VT_ON_DEVICE_TOO static inline vt_crps_block vt_crps_block_of(const vt_crps_operands *of, int scale, int64_t sample,
                                                               int64_t index)
 {
     const vt_crps *how = &of->how;
-    const int64_t side = how->sides[scale], across = how->grid.width / side, down = how->grid.height / side;
+    const int64_t side = how->sides[scale], across = how->grid.width / side;
     vt_crps_block block = {0};
     block.sample = sample;
     block.side = side;
-    block.channel = index / (across * down);
-    block.row = index / across % down * side;
-    block.column = index % across * side;
+    block.channel = index % how->grid.channels;
+    block.column = index / how->grid.channels % across * side;
+    block.row = index / how->grid.channels / across * side;
     block.unit = (double)of->units[scale * how->grid.channels + block.channel];
     for (int64_t point = 0; point < side * side; point++) {
         int64_t token, column;
