@@ -121,13 +121,14 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
 }
 
 /* Should the step be recorded and replayed? Not the first ones, which choose algorithms and take the operations'
- * memory, and not where messages go through the host. All training batches of a run have one shape. */
-static bool should_replay(const vt_trainer *trainer)
+ * memory, and not where messages go through the host. All training batches of a run have one shape; but the last one of
+ * a text may count fewer samples, and the number is part of a recording. */
+static bool should_replay(const vt_trainer *trainer, const vt_batch *batch)
 {
     enum { FIRST_STEPS = 2 };
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
-           !trainer->measured && !trainer->config->comm_trace &&
-           (trainer->config->profile_graphs || !vt_profile_records) &&
+           batch->global_count == trainer->config->global_batch_size && !trainer->measured &&
+           !trainer->config->comm_trace && (trainer->config->profile_graphs || !vt_profile_records) &&
            (trainer->world->ranks == 1 || trainer->world->device_engine->device_memory);
 }
 
@@ -153,7 +154,7 @@ static bool record(vt_trainer *trainer, const vt_batch *batch)
 /* Replays the recorded step where that is possible, otherwise runs it. */
 static void run_or_replay(vt_trainer *trainer, const vt_batch *batch)
 {
-    if (should_replay(trainer) && (replay(trainer) || (record(trainer, batch) && replay(trainer))))
+    if (should_replay(trainer, batch) && (replay(trainer) || (record(trainer, batch) && replay(trainer))))
         trainer->steps_replayed++;
     else
         step_body(trainer, batch);
