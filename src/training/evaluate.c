@@ -80,7 +80,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evalua
     const vt_batch here = vt_batch_upload(trainer, batch);
     double *loss = &evaluation->model.values[0], *count = &evaluation->model.counts[0];
     const double loss_before = *loss, count_before = *count;
-    trainer->record_anew = trainer->world->ranks > 1;
+    if (trainer->world->ranks > 1) trainer->record_anew = true;
     for (int64_t first = 0; first < most; first += micro) {
         const int64_t left = batch->sample_count - first, samples = left < micro ? left : micro;
         if (samples > 0)

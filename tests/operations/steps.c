@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/step_state.h"
+#include "base/profile.h"
 #include "operations/paths.h"
 #include "rig.h"
 #include "training/plan.h"
@@ -381,6 +382,33 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
         EXPECT_OK(train_from(&m, BAD, BATCHES, actual));
         expect_losses(actual, expected);
         EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %ld", (int)isa, m.trainer->steps_replayed);
+    }
+}
+
+/* Steps whose loss is another one, of which the first are not recorded: a validation between them and those that are
+ * does not bring the older recording back. */
+GPU_TEST(an_evaluation_keeps_no_recording_of_another_loss)
+{
+    vt_step_figures expected[BATCHES], actual[BATCHES];
+    FOR_EACH_CUDA_STEP_PATH(isa) for (int replays = 0; replays < 2 && path_has_turn(isa, 0); replays++)
+    {
+        SCOPED(rig) m;
+        SCOPED(vt_evaluation) evaluation = {0};
+        const vt_batch batch = batch_of(BATCHES - 1);
+        open_model(&m, isa, replays ? "enable_jit=true loss=mse,mae@1" : "loss=mse,mae@1");
+        vt_trainer_set_epoch(m.trainer, 0);
+        EXPECT_OK(train_from(&m, 0, BAD, actual));
+        vt_trainer_set_epoch(m.trainer, 1);
+        vt_profile_records = true; /* a profiled step is not replayed */
+        EXPECT_OK(train_from(&m, BAD, BAD + 1, actual));
+        vt_profile_records = false;
+        vt_step_evaluation_open(m.trainer, true, &evaluation);
+        EXPECT_OK(vt_step_evaluate(m.trainer, &batch, &evaluation));
+        EXPECT_OK(train_from(&m, BAD + 1, BATCHES, actual));
+        if (replays)
+            expect_losses(actual, expected);
+        else
+            memcpy(expected, actual, sizeof expected);
     }
 }
 
