@@ -52,7 +52,7 @@ int cuLibraryUnload(void *library)
         return STUB_LIBRARY;                                                                                           \
     }
 
-/* Functions that cuDNN looks for but does not need. */
+/* Functions that cuDNN looks for but does not need; without those of modules and tensor maps 9.28 does not load. */
 REFUSE(cuCtxGetCurrent)
 REFUSE(cuCtxGetLimit)
 REFUSE(cuCtxPopCurrent)
@@ -62,6 +62,7 @@ REFUSE(cuDeviceGetCount)
 REFUSE(cuGetErrorName)
 REFUSE(cuGetExportTable) /* without it nvrtc crashes */
 REFUSE(cuKernelGetAttribute)
+REFUSE(cuKernelGetFunction)
 REFUSE(cuKernelSetAttribute)
 REFUSE(cuLaunchCooperativeKernel)
 REFUSE(cuLaunchKernel)
@@ -71,5 +72,10 @@ REFUSE(cuLinkAddData)
 REFUSE(cuLinkComplete)
 REFUSE(cuLinkCreate)
 REFUSE(cuLinkDestroy)
+REFUSE(cuModuleGetFunction)
+REFUSE(cuModuleLoadData)
+REFUSE(cuModuleUnload)
 REFUSE(cuOccupancyMaxPotentialClusterSize)
 REFUSE(cuStreamGetCtx)
+REFUSE(cuTensorMapEncodeIm2col)
+REFUSE(cuTensorMapEncodeTiled)

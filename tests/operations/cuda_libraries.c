@@ -38,15 +38,16 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 #include "operations/gelu_case.h"
 #include "operations/mirror.h"
 
-/* What cuDNN says of an H200. */
+/* What cuDNN says of an H200; smCountOrigin, oversizedSharedMemoryPerBlock and memoryBusWidth are 9.28's. */
 static const char *const h200 =
     "{\"deviceVer\":900,\"driverVer\":13000,\"cudaDeviceId\":0,\"totalGlobalMem\":150109880320,"
     "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,"
-    "\"multiProcessorCount\":132,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
-    "\"maxSharedMemoryPerBlockOptin\":232448,\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,"
-    "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,"
-    "\"supportCoopLaunch\":1,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,\"l2CacheSize\":62914560,"
-    "\"deviceName\":\"NVIDIA H200\"}";
+    "\"multiProcessorCount\":132,\"smCountOrigin\":0,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
+    "\"maxSharedMemoryPerBlockOptin\":232448,\"oversizedSharedMemoryPerBlock\":0,"
+    "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,"
+    "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,"
+    "\"supportCoopLaunch\":1,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,\"memoryBusWidth\":6144,"
+    "\"l2CacheSize\":62914560,\"deviceName\":\"NVIDIA H200\"}";
 
 /* cuDNN compiles and loads its kernels through the driver's library. Where there is no driver, a stand-in beside this
  * program (tests/gpu/driver.c) is enough for that. */
