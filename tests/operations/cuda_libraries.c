@@ -154,14 +154,14 @@ GPU_TEST(cudnn_gives_products_with_gelu)
     if (!has_gpu()) return vt_test_skip("this machine has no GPU");
     setenv("XDG_CACHE_HOME", vt_test_directory(), 1);
     FOR_EACH_HALF(type)
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 3; i++) { /* cuDNN compiles four kernels for each */
         vt_backend *b = NULL, *plain = open_path(VT_ISA_PLAIN);
         gelu_case c;
         EXPECT_OK(path_open_timed_gpu(&b));
         struct vt_cudnn_state *cudnn = ((vt_cuda_state *)mirror_inner(b)->state)->cudnn;
         cudnn->prefers_plans = true;
-        gelu_case_open(&c, type, i % 2 == 0 ? VT_GELU_ERF : VT_GELU_TANH, sizes[i / 2][0], sizes[i / 2][1],
-                       sizes[i / 2][2], TWINS_ALIGNED);
+        gelu_case_open(&c, type, (i + (int)type) % 2 == 0 ? VT_GELU_ERF : VT_GELU_TANH, sizes[i][0], sizes[i][1],
+                       sizes[i][2], TWINS_ALIGNED);
         gelu_case_run(b, &c);
         EXPECT(cudnn->plan_count == 2, "%zu products", cudnn->plan_count);
         for (size_t k = 0; k < cudnn->plan_count; k++)
