@@ -61,7 +61,6 @@ static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category,
     char needed[VT_NUMBER_SIZE], available[VT_NUMBER_SIZE];
     *memory = NULL;
     if (bytes == 0) bytes = 1;
-    VT_ASSERT(state->allocation_count < VT_CUDA_MOST_ALLOCATIONS);
     cudaError_t error = cudaMalloc(memory, bytes);
     if (error != cudaSuccess) {
         *memory = NULL;
@@ -72,6 +71,8 @@ static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category,
              "larger --patch_size need less",
              vt_memory_category_name(category), vt_text_bytes((double)bytes, needed),
              vt_text_bytes(cuda_available_memory(backend), available), cudaGetErrorString(error));
+    state->allocations =
+        vt_grow(state->allocations, state->allocation_count, sizeof *state->allocations, "the GPU's memory");
     state->allocations[state->allocation_count++] = *memory;
     vt_cuda_succeeds(backend, cudaMemsetAsync(*memory, 0, bytes, state->stream), "clearing memory");
     /* the next use may be as staging memory: no upload may start before it is cleared */
@@ -334,6 +335,7 @@ static void cuda_close(vt_backend *backend)
         if (state->events[i] != NULL) cudaEventDestroy(state->events[i]);
     for (int i = VT_CUDA_STREAMS - 1; i >= 0; i--)
         if (state->streams[i] != NULL) cudaStreamDestroy(state->streams[i]);
+    free(state->allocations);
     free(state);
 }
 

@@ -8,7 +8,6 @@
 #include "cuda.h"
 #include "libraries.h"
 
-enum { VT_CUDA_MOST_ALLOCATIONS = 256 };
 enum { VT_CUDA_STREAMS = 3, VT_CUDA_CLOCK = 2, VT_CUDA_EVENTS = VT_CUDA_CLOCK + VT_MARKS + VT_BESIDE + 3 };
 
 typedef struct {
@@ -43,7 +42,7 @@ typedef struct {
     void *workspace;             /* of operations */
     size_t workspace_bytes;
     size_t allocation_count;
-    void *allocations[VT_CUDA_MOST_ALLOCATIONS];
+    void **allocations;
     bool is_warm;       /* something was timed */
     bool fixed_choices; /* choices are fixed: the first that works, or what a checkpoint says */
     size_t least_free;  /* of the GPU's memory, while something was timed; 0: nothing was timed */

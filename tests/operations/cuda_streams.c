@@ -108,6 +108,16 @@ TEST(operations_are_timed_by_the_devices_clock)
     EXPECT_OK(backend->check(backend));
 }
 
+/* A pipeline's stage may have dozens of micro-batches, each with blocks of its own. */
+TEST(memory_is_taken_in_any_number_of_blocks)
+{
+    SCOPED(vt_backend) *backend = NULL;
+    void *memory = NULL;
+    EXPECT_OK(path_open_trainers(PATH_STREAMS_LATE, &backend));
+    for (int i = 0; i < 1000; i++) EXPECT_OK(backend->allocate(backend, VT_MEMORY_WORKSPACE, 256, &memory));
+    backend->release(backend, memory);
+}
+
 #else
 
 bool has_streams(void)
