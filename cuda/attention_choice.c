@@ -228,7 +228,10 @@ static vt_attention_engine engine_of(vt_attention_call *c, vt_attention_engine p
 static void attend(vt_attention_call *c)
 {
     struct vt_attention_choices *choices = choices_of(c->backend);
-    if (fits(c, VT_ATTENTION_CUDNN) || fits(c, VT_ATTENTION_WGMMA)) c->choice = find_shape(choices, c);
+    /* A word that a language model writes is one query, which sees one more key than the word before: another shape,
+     * whose choice, with cuDNN's compiler, would take far longer than the word. */
+    const bool is_word = c->shape->queries == 1 && choices->preference == VT_ATTENTION_BY_TIME;
+    if (!is_word && (fits(c, VT_ATTENTION_CUDNN) || fits(c, VT_ATTENTION_WGMMA))) c->choice = find_shape(choices, c);
     choices->ran = VT_ATTENTION_OWN;
     if (c->choice == NULL) {
         run_own(c);

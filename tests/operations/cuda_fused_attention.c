@@ -283,6 +283,21 @@ TEST(cudnn_is_not_asked_where_its_backward_fails)
     EXPECT(fake.timings == 0 && gpu.own_runs == 1 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 0);
 }
 
+/* As a language model that writes has them, word after word; but where an engine is named, it runs. */
+TEST(nothing_is_timed_for_one_query)
+{
+    SCOPED(fixture) f;
+    vt_attention_shape shape = shape_of(0);
+    shape.queries = 1;
+    open_fixture(&f, false);
+    for (shape.keys = 2; shape.keys <= TOKENS; shape.keys++) forward_of(&f, &shape);
+    EXPECT(fake.timings == 0 && gpu.own_runs == TOKENS - 1 && fake.runs == 0);
+    shape.keys = TOKENS;
+    choice_prefer(&f.backend, VT_ATTENTION_CUDNN);
+    forward_of(&f, &shape);
+    EXPECT(fake.runs == 1);
+}
+
 TEST(a_plan_gets_each_tensor)
 {
     SCOPED(fixture) f;
