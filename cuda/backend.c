@@ -59,7 +59,6 @@ static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category,
     vt_status status = VT_OK;
     vt_cuda_state *state = state_of(backend);
     char needed[VT_NUMBER_SIZE], available[VT_NUMBER_SIZE];
-    *memory = NULL;
     if (bytes == 0) bytes = 1;
     cudaError_t error = cudaMalloc(memory, bytes);
     if (error != cudaSuccess) {

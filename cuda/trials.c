@@ -17,6 +17,14 @@ static void warm_up(vt_backend *backend, const vt_cuda_trial *trial)
         ;
 }
 
+/* A trial's failure is an error neither of the run nor of the next trial. */
+static bool fail(vt_cuda_trial *trial)
+{
+    cudaGetLastError();
+    trial->milliseconds = INFINITY;
+    return false;
+}
+
 /* One run; false: it fails. */
 static bool time_once(vt_backend *backend, vt_cuda_trial *trial, cudaEvent_t begin, cudaEvent_t end)
 {
@@ -25,7 +33,7 @@ static bool time_once(vt_backend *backend, vt_cuda_trial *trial, cudaEvent_t beg
     if (cudaEventRecord(begin, stream) != cudaSuccess || !trial->run(trial->context) ||
         cudaEventRecord(end, stream) != cudaSuccess || cudaEventSynchronize(end) != cudaSuccess ||
         cudaEventElapsedTime(&milliseconds, begin, end) != cudaSuccess)
-        return false;
+        return fail(trial);
     if ((double)milliseconds < trial->milliseconds) trial->milliseconds = (double)milliseconds;
     return true;
 }
@@ -46,17 +54,12 @@ void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
     VT_ASSERT(count <= MOST);
     for (int i = 0; i < count; i++) {
         trials[i].milliseconds = INFINITY;
-        works[i] = ready && trials[i].run(trials[i].context);
+        works[i] = (ready && trials[i].run(trials[i].context)) || fail(&trials[i]);
         if (works[i]) warm_up(backend, &trials[i]);
     }
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < count; i++) works[i] = works[i] && time_once(backend, &trials[i], begin, end);
     note_free_memory(backend->state);
-    for (int i = 0; i < count; i++) {
-        if (works[i]) continue;
-        trials[i].milliseconds = INFINITY;
-        cudaGetLastError(); /* a failed trial is not an error of the run */
-    }
     if (begin != NULL) cudaEventDestroy(begin);
     if (end != NULL) cudaEventDestroy(end);
 }
