@@ -56,7 +56,7 @@ VT_ON_DEVICE_TOO static inline bool vt_crps_point(const vt_crps_operands *of, co
            of->prediction.data[row * of->prediction.stride + *column] != VT_NO_POINT;
 }
 
-/* Block `index` of a sample. Neighbours are those of neighbouring channels, which lie side by side in memory. */
+/* Block `index` of a sample. Channels vary fastest, as they lie side by side in memory. */
 VT_ON_DEVICE_TOO static inline vt_crps_block vt_crps_block_of(const vt_crps_operands *of, int scale, int64_t sample,
                                                               int64_t index)
 {

@@ -131,7 +131,7 @@ typedef struct {
     int64_t own_checksum, *shard_checksums;
 } vt_checkpoint_work;
 
-/* Fills the copy with what this rank writes, which is whole once the back end has done what was asked for so far. */
+/* Begins to copy what this rank writes. The copy is complete when the back end has finished its queued work. */
 void vt_checkpoint_work_copy(const vt_checkpoint_work *work);
 
 /* Writes this rank's shard, and notes its size and checksum; with a copy in any thread. */

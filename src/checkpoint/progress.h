@@ -55,7 +55,7 @@ typedef struct {
     int64_t restart_step;            /* with which the learning rate's schedule last began anew; -1: not known */
     int64_t batch, training_samples; /* of the run that made the checkpoint that was read; 0: not known */
     int64_t validation_samples;      /* likewise, but -1: not known */
-    /* Of the current epoch; of one that num_iters had ended early and a longer run continued, since then. */
+    /* Of the current epoch; if num_iters ended it early and a longer run continues it, of that run's steps alone. */
     vt_step_sums epoch_sums;
     vt_step_times epoch_times; /* likewise */
     vt_step_sums unlogged;     /* since the last line of the log about steps; only with log_every, on rank 0 */

@@ -16,7 +16,7 @@
 
 enum { COPY_ALIGNMENT = 64 };
 
-/* Of the tensor that the box is of: where it begins in the copy is the sum of those before. */
+/* Bytes in the copy of the tensor whose first box this is; 0 for its other boxes. Tensors follow one another there. */
 static size_t copied_bytes(const vt_checkpoint_subject *subject, const vt_written_box *box)
 {
     const vt_stored_tensor tensor = vt_stored_at(subject, box->tensor);

@@ -19,8 +19,8 @@ typedef struct {
     const vt_generate_flags *flags;
     vt_vocabulary *vocabulary;
     vt_continuation *continuation;
-    int32_t *words;         /* of the text so far, [count] */
-    int64_t count, fed;     /* of which so many have been fed */
+    int32_t *words;         /* [count], of the text so far */
+    int64_t count, fed;     /* the first `fed` words have been through the model */
     float *scores;          /* [vocab_size] */
     vt_vocabulary *unknown; /* words of the prompt that the model doesn't know */
 } writing;
@@ -33,8 +33,8 @@ static double uniform(const writing *w, int64_t text, int64_t place)
                              (uint64_t)place);
 }
 
-/* The scores of the word behind the text. Keys and values are kept as long as the text fits into a window; behind that
- * each word moves the window, and with it the places of all words. */
+/* The scores of the next word. Keys and values are kept as long as the text fits into a window; then each new word
+ * moves the window, and with it the positions of all words, so that all keys and values change. */
 static vt_status score_next(writing *w)
 {
     const int64_t beyond = w->count - w->config->seq_len, first = beyond > 0 ? beyond : 0;

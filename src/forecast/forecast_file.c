@@ -50,7 +50,7 @@ typedef struct {
     const char *name, *text; /* text NULL or "": the attribute is left out */
 } text_attribute;
 
-/* A list that an attribute without a name ends. The error is a cause. */
+/* attributes: a list that ends with one without a name. The error is a cause. */
 static vt_status set_texts(hid_t object, const text_attribute *attributes)
 {
     vt_status status = VT_OK;

@@ -13,9 +13,8 @@ vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_
  * perplexity and bits a token, and writes them to perplexity.csv. */
 vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *place, const vt_launch *launch);
 
-/* Draws one of `count` words by their scores, which softmax makes probabilities of once they are divided by
- * temperature; temperature 0: the likeliest word. top_k: only so many of the likeliest words; 0: all. random is uniform
- * in (0, 1). */
+/* Draws one of `count` words with the probabilities softmax(scores / temperature); temperature 0: the likeliest word.
+ * top_k: only the top_k likeliest words can be drawn; 0: all. random is uniform in (0, 1). */
 int32_t vt_language_draw(const float *scores, int64_t count, double temperature, int64_t top_k, double random);
 
 #endif

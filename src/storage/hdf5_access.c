@@ -63,8 +63,8 @@ void vt_hdf5_let_others(void)
     vt_hdf5_enter();
 }
 
-/* Of a failed system call the library tells all it knows ("unable to open file: name = …, errno = 2, error message =
- * …"). Keeps what it tried, and the system's message. */
+/* HDF5 describes a failed system call at length ("unable to open file: name = …, errno = 2, error message = …"). Keeps
+ * what it tried, and the system's message. */
 static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *context)
 {
     (void)context;

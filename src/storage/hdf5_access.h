@@ -53,7 +53,7 @@ void vt_hdf5_select(hid_t space, int rank, const int64_t *start, const int64_t *
 
 /* ---- writing, by a caller that has entered; the error is a cause ---- */
 
-/* Makes a dataset of these extents, without times of its making: the same values are the same bytes. Closes the
+/* Makes a dataset of these extents. It has no time stamps, so that the same values give the same bytes. Closes the
  * properties, of class H5P_DATASET_CREATE. *dataset is negative when it can't be made. */
 vt_status vt_hdf5_make_dataset(hid_t file, const char *name, hid_t type, hid_t properties, int rank,
                                const int64_t *extent, hid_t *dataset);

@@ -9,7 +9,7 @@
 
 /* ---- numbers, and the fill value ---- */
 
-/* Of eight bytes, the first of which comes first; the last of eleven digits has two bits too many. */
+/* A float64, its lowest byte first, from eleven digits and a "="; the last digit has two unused bits. */
 static bool from_base64(const char *text, double *value)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -28,7 +28,7 @@ void vt_evaluation_finish(vt_world *world, bool counts_in_sums, vt_evaluation *e
     evaluation->samples = sums[0];
     for (int64_t i = 1; i < count; i++) numbers[i - 1] = sums[i];
     const vt_scores_of both[] = {evaluation->model, evaluation->baseline};
-    for (int k = 0; k < 2; k++) /* of no samples NaN, as of no baseline */
+    for (int k = 0; k < 2; k++) /* NaN where there are no samples, or no baseline */
         for (int64_t i = 0; i < each; i++) both[k].values[i] = vt_text_plain_nan(both[k].values[i] / both[k].counts[i]);
     evaluation->loss = evaluation->model.values[0];
     evaluation->baseline_loss = evaluation->baseline.values[0];

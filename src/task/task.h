@@ -115,8 +115,8 @@ struct vt_task_kind {
     void (*finish)(const vt_task *task, vt_evaluation *evaluation);
     /* What the end of the log says of the last validation loss, ", …", malloc'd; NULL: nothing. */
     char *(*remark)(const vt_task *task, double loss);
-    /* Does this configuration have a baseline? NULL: where `baseline` is there. And its prediction for a micro-batch,
-     * laid out as the model's output, on the arena; NULL: `finish` knows its loss. */
+    /* Does this configuration have a baseline? NULL: it has one if `baseline` is not NULL. `baseline` makes its
+     * prediction for a micro-batch, laid out as the model's output, on the arena; NULL: `finish` knows its loss. */
     bool (*has_baseline)(const vt_config *config);
     vt_matrix (*baseline)(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors);
     /* NULL: no pictures. */

@@ -185,13 +185,14 @@ void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples);
  * losses through its prediction. Stages before the last one get the gradient of what they computed from the next. */
 void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
-/* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they
- * are made of stays for the loss's backward; with loss->sums_in_backward, that has made it already in training. */
+/* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. The
+ * sums behind them are kept for the loss's backward. With loss->sums_in_backward, in training, backward has run first
+ * and has made these sums. */
 void vt_micro_batch_losses(const vt_trainer *trainer, const vt_micro_batch *samples, vt_matrix prediction,
                            float *losses, double *total);
 
-/* In training: adds the losses of the rollout's current step to those of the samples (trainer->losses), so that a bad
- * value in the target of any step shows, and to the sum of the batch. With loss->sums_in_backward,
+/* In training: adds the losses of the rollout's current step to the samples' losses (trainer->losses), where a bad
+ * value in the target of any step shows, and to the loss of the batch. With loss->sums_in_backward,
  * vt_micro_batch_backward calls it. */
 void vt_micro_batch_add_losses(const vt_trainer *trainer, const vt_micro_batch *samples);
 

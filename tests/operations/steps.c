@@ -165,7 +165,7 @@ enum { HEIGHT = 8, WIDTH = 16, CHANNELS = 2, BATCH = 4, BATCHES = 6, BAD = 3 /* 
 static const int64_t samples[BATCH] = {40, 41, 42, 43};
 static float fields[BATCHES][2][BATCH * CHANNELS * HEIGHT * WIDTH];
 static vt_dataset *samples_from; /* NULL: not known */
-static int short_batch = -1;     /* the batch that counts one sample less, as a text's last one may; -1: none */
+static int short_batch = -1;     /* this batch counts one sample less, as a text's last one may; -1: none does */
 
 static vt_batch batch_of(int step)
 {
@@ -262,7 +262,7 @@ LONG_GPU_TEST(replayed_steps_are_the_same_on_the_other_paths)
     check_all_replayed(true);
 }
 
-/* Which one it is: that which would be recorded, or one behind it. */
+/* It is the batch of the step that would be recorded, or of a later one. */
 GPU_TEST(a_batch_that_counts_fewer_samples_is_not_replayed)
 {
     static const char settings[] = "enable_jit=true";
@@ -385,8 +385,8 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
     }
 }
 
-/* Steps whose loss is another one, of which the first are not recorded: a validation between them and those that are
- * does not bring the older recording back. */
+/* Epoch 1 has another loss than the recorded steps of epoch 0. Its first step is profiled, so that it runs without a
+ * recording. The validation after it must not let the next step replay the recording of epoch 0. */
 GPU_TEST(an_evaluation_keeps_no_recording_of_another_loss)
 {
     vt_step_figures expected[BATCHES], actual[BATCHES];

@@ -213,8 +213,8 @@ static void compare_transforms(finding *found, const int64_t *order)
     }
 }
 
-/* Notes the first of them that differ, unless something of the grid has been noted before. They are equal within a
- * thousandth of their spacing, and what float32 rounds of 360 degrees. */
+/* Notes the first latitude or longitude that differs, unless a difference of the grids has been noted before. Two are
+ * equal if they are at most a thousandth of the spacing apart, or as much as float32 rounds 360 degrees by. */
 static void compare_coordinates(finding *found, bool longitudes)
 {
     const vt_frame_window *window = &found->data->about->window;

@@ -127,7 +127,7 @@ static bool begins_as_window(vt_tensor_file *file, const vt_fields_about *data)
     return fabs(remainder((double)first - data->longitudes[data->window.first_column], 360)) <= 1e-3;
 }
 
-/* The part of the file that is the data's window, and how many columns the file has. */
+/* Finds the part of the file that is the data's window. *columns: of the file. */
 static vt_status find_part(vt_tensor_file *file, const vt_seasonal *seasonal, const vt_fields_about *data,
                            vt_frame_window *part, int64_t *columns)
 {
@@ -191,7 +191,7 @@ done:
 
 /* ---- reading ---- */
 
-/* The columns of `part`, which may go round, of whole rows of the file. */
+/* Reads whole rows of the file and keeps the columns of `part`, which may go round the globe. */
 static vt_status read_coefficients(vt_tensor_file *file, vt_seasonal *seasonal, bool of_values, const int64_t *order,
                                    const vt_frame_window *part, int64_t columns)
 {

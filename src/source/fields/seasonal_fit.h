@@ -31,7 +31,7 @@ vt_status vt_seasonal_fit_add(vt_seasonal_fit *fit, vt_date date, const float *f
  * to what transforms made of them. Times that are more than a day apart share one climatology for any time of day. If
  * the times of a time of day leave more than 32 days of the year without one, as a set of less than a year does,
  * harmonics can't be told from the weather: then only means are written. *summary (malloc'd) is a clause that says what
- * was fitted. about: the data, whose window the fields are, which the file keeps; NULL: not known. */
+ * was fitted. about: describes the data, and is kept in the file; the fields cover its window. NULL: not known. */
 vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, vt_seasonal_fit *values,
                                 const vt_fields_about *about, const char *path, char **summary);
 

@@ -19,8 +19,8 @@ typedef struct {
     int64_t at;           /* in the window */
 } vt_column_span;
 
-/* After how many columns the longitudes [width] repeat; 0: never, they don't go round the globe. A grid that does may
- * hold its first meridian twice. */
+/* After how many columns the longitudes [width] repeat; 0: they don't go round the globe. It is width - 1 where the
+ * grid holds its first meridian twice. */
 int64_t vt_window_period(const double *longitudes, int64_t width);
 
 /* The first column that lies on the same meridian as column 0, as the last of 0, 90 ... 360 does; 0: there is none. */
